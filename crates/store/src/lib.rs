@@ -1,0 +1,39 @@
+//! The one place that knows SQL: transactions, ledger journal, event log, outbox, idempotency, on
+//! SQLite or PostgreSQL with the same behaviour.
+//!
+//! It is not a place for rules of a protocol: a [`Call`] brings its own step.
+//!
+//! Invariants: a write set is written whole or not at all; nothing is answered before it is on the
+//! disk; the journal and the event log are only added to; an account's balance is the sum of its
+//! journal.
+
+pub mod account;
+pub mod audit;
+pub mod book;
+mod clock;
+mod error;
+pub mod event;
+mod group;
+pub mod job;
+mod migrate;
+mod postgres;
+mod sqlite;
+mod store;
+pub mod transfer;
+pub mod turn;
+
+pub use self::{
+    account::{Account, AccountId, Purpose},
+    book::{Applied, Book},
+    clock::SystemClock,
+    error::{OpenError, StoreError},
+    event::{Event, Head, LoggedEvent},
+    job::Job,
+    sqlite::Synchronous,
+    store::{Entry, Options, Progress, Store},
+    transfer::{Debt, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},
+    turn::{
+        Answer, Bug, Call, Decision, Guard, JobDraft, JobEnd, Load, Lock, Outcome, RecordKey,
+        RouteKey, StoredRecord, Turn,
+    },
+};

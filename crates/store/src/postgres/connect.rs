@@ -1,0 +1,123 @@
+//! Opening a PostgreSQL database: safe settings, schema, and a role that cannot change the past.
+
+use std::{str::FromStr, time::Duration};
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::describe;
+use crate::{error::OpenError, migrate};
+
+/// Nodes that start at the same time migrate one after the other.
+const MIGRATION_LOCK: i64 = 0x5_4b45_5001;
+/// The role of everything but migrations: it may add to the journal and the log, never change
+/// them.
+const APP_ROLE: &str = "skep_app";
+
+/// Tables of which rows are only ever added.
+const APPEND_ONLY: [&str; 3] = ["transfers", "events", "event_numbers"];
+
+/// Checks the server, migrates, and gives the settings for the pool.
+pub(super) async fn prepare(url: &str) -> Result<Config, OpenError> {
+    let mut config = Config::from_str(url).map_err(|error| OpenError::BadUrl {
+        url: "postgres://…".to_owned(),
+        reason: error.to_string(),
+    })?;
+    config.application_name("skep").connect_timeout(Duration::from_secs(10));
+    let (mut client, connection) = config.connect(NoTls).await.map_err(failed)?;
+    let driver = tokio::spawn(connection);
+    refuse_unsafe(&client).await?;
+    migrate(&mut client).await?;
+    drop(client);
+    // Its only use is over; an error at the end of it changes nothing.
+    let _ = driver.await;
+    Ok(config)
+}
+
+pub(super) fn pool(config: Config, size: usize) -> Result<Pool, OpenError> {
+    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let manager = Manager::from_config(config, NoTls, recycling);
+    // A node that hangs in a transaction must not hold its locks for ever.
+    let session = format!(
+        "set synchronous_commit = on; set idle_in_transaction_session_timeout = '30s';
+         set lock_timeout = '10s'; set statement_timeout = '600s'; set role {APP_ROLE}"
+    );
+    Pool::builder(manager)
+        .max_size(size)
+        .runtime(deadpool_postgres::Runtime::Tokio1)
+        .wait_timeout(Some(Duration::from_secs(10)))
+        .create_timeout(Some(Duration::from_secs(10)))
+        .post_create(Hook::async_fn(move |client, _| {
+            let session = session.clone();
+            Box::pin(
+                async move { client.batch_execute(&session).await.map_err(HookError::Backend) },
+            )
+        }))
+        .build()
+        .map_err(|e| OpenError::Failed(e.to_string()))
+}
+
+fn failed(error: tokio_postgres::Error) -> OpenError {
+    OpenError::Failed(describe(&error))
+}
+
+/// A server that forgets what it acknowledged is no place for money.
+async fn refuse_unsafe(client: &Client) -> Result<(), OpenError> {
+    for setting in ["fsync", "full_page_writes"] {
+        let row = client.query_one("select current_setting($1)", &[&setting]).await;
+        let value: String = row.map_err(failed)?.get(0);
+        if value != "on" {
+            return Err(OpenError::UnsafeSetting { setting: format!("{setting}={value}") });
+        }
+    }
+    Ok(())
+}
+
+async fn migrate(client: &mut Client) -> Result<(), OpenError> {
+    let tx = client.transaction().await.map_err(failed)?;
+    tx.execute("select pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await.map_err(failed)?;
+    tx.batch_execute(
+        "create table if not exists schema_migrations (
+             number bigint primary key, name text not null, fingerprint text not null)",
+    )
+    .await
+    .map_err(failed)?;
+    let rows = tx
+        .query("select number, fingerprint from schema_migrations order by number", &[])
+        .await
+        .map_err(failed)?;
+    let applied: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    for step in migrate::pending(migrate::POSTGRES, &applied)? {
+        tx.batch_execute(step.sql).await.map_err(failed)?;
+        tx.execute(
+            "insert into schema_migrations (number, name, fingerprint) values ($1, $2, $3)",
+            &[&step.number, &step.name, &step.fingerprint().to_string()],
+        )
+        .await
+        .map_err(failed)?;
+        tracing::info!(number = step.number, name = step.name, "the schema was moved on");
+    }
+    tx.batch_execute(&grants()).await.map_err(failed)?;
+    tx.commit().await.map_err(failed)
+}
+
+/// Makes the role if it is missing and gives it exactly what the program needs.
+fn grants() -> String {
+    let append_only = APPEND_ONLY.join(", ");
+    format!(
+        "do $$ begin
+             if not exists (select from pg_roles where rolname = '{APP_ROLE}') then
+                 create role {APP_ROLE} nologin;
+             end if;
+             if not pg_has_role(current_user, '{APP_ROLE}', 'member') then
+                 execute format('grant {APP_ROLE} to %I', current_user);
+             end if;
+         exception when duplicate_object or unique_violation then null;
+         end $$;
+         grant usage on schema public to {APP_ROLE};
+         grant select, insert, update, delete on all tables in schema public to {APP_ROLE};
+         grant execute on all functions in schema public to {APP_ROLE};
+         revoke update, delete, truncate on {append_only} from {APP_ROLE};
+         revoke insert, update, delete on schema_migrations from {APP_ROLE};"
+    )
+}

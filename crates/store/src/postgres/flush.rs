@@ -1,0 +1,308 @@
+//! The write set of a group, sent together with its commit.
+//!
+//! Every statement is sent before the first answer comes. That is safe because whatever does not
+//! hit exactly the rows it means raises an error, and an error turns the commit behind it into a
+//! rollback.
+
+use deadpool_postgres::Object;
+use futures_util::future::join_all;
+use skep_base::{Amount, Timestamp};
+use tokio_postgres::{Statement, types::ToSql};
+
+use super::{describe, lane::GroupError};
+use crate::{
+    account::{Account, AccountId},
+    group::{Group, RecordSlot},
+};
+
+const INSERT_RECORDS: &str = "
+    insert into records (route_key, kind, id, version, body, updated_at)
+    select *, $6 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[])";
+const UPDATE_RECORDS: &str = "
+    with hit as (
+        update records r set version = w.version, body = w.body, updated_at = $6
+        from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $7::bigint[])
+            w (route_key, kind, id, version, body, old_version)
+        where r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
+          and r.version = w.old_version
+        returning 1)
+    select must_change((select count(*) from hit), cardinality($1::text[]))";
+const INSERT_NAMES: &str = "
+    insert into names (kind, name, owner)
+    select * from unnest($1::text[], $2::text[], $3::text[])";
+const INSERT_ACCOUNTS: &str = "
+    insert into accounts (account, purpose, asset, posted, held, debited, owed, debit_limit,
+                          version, opened_at)
+    select *, 1, $9 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
+                                $6::bigint[], $7::bigint[], $8::bigint[])";
+const UPDATE_ACCOUNTS: &str = "
+    with hit as (
+        update accounts a set posted = w.posted, held = w.held, debited = w.debited,
+                              owed = w.owed, debit_limit = w.debit_limit, version = a.version + 1
+        from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+                    $6::bigint[], $7::bigint[])
+            w (account, posted, held, debited, owed, debit_limit, old_version)
+        where a.account = w.account and a.version = w.old_version
+        returning 1)
+    select must_change((select count(*) from hit), cardinality($1::text[]))";
+const INSERT_TRANSFERS: &str = "
+    insert into transfers (route_key, id, kind, debit_account, credit_account, asset, amount,
+                           held_change, pending_id, debt_id, budget_account, at)
+    select *, $12 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
+                              $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::text[],
+                              $11::text[])";
+const INSERT_DEBTS: &str = "
+    insert into debts (debtor_account, id, creditor_account, amount, open, opened_at)
+    select debtor, id, creditor, amount, amount, $5
+    from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) w (debtor, id, creditor, amount)";
+const UPDATE_DEBTS: &str = "
+    with hit as (
+        update debts d set open = w.open
+        from unnest($1::text[], $2::text[], $3::bigint[]) w (debtor, id, open)
+        where d.debtor_account = w.debtor and d.id = w.id
+        returning 1)
+    select must_change((select count(*) from hit), cardinality($1::text[]))";
+const INSERT_EVENTS: &str = "
+    with added as (
+        insert into events (route_key, id, version, kind, at, body, notify)
+        select route_key, id, version, kind, at, body,
+               case notify when '' then '{}' else string_to_array(notify, ',') end
+        from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[],
+                    $7::text[]) w (route_key, id, version, kind, at, body, notify)
+        returning route_key, id)
+    insert into events_unnumbered (route_key, id) select route_key, id from added";
+const INSERT_JOBS: &str = "
+    insert into jobs (route_key, id, kind, destination, due_at, body)
+    select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])";
+const DELETE_JOBS: &str = "
+    delete from jobs j using unnest($1::text[], $2::text[]) w (route_key, id)
+    where j.route_key = w.route_key and j.id = w.id";
+const INSERT_GUARDS: &str = "
+    insert into guards (scope, key, fingerprint, refused, body, expires_at)
+    select * from unnest($1::text[], $2::text[], $3::bytea[], $4::bool[], $5::text[],
+                         $6::bigint[])";
+
+type Param = Box<dyn ToSql + Sync + Send>;
+
+/// Statements with their parameters, in the order in which they are sent.
+#[derive(Default)]
+struct Batch {
+    lines: Vec<(&'static str, Vec<Param>)>,
+}
+
+impl Batch {
+    fn add(&mut self, sql: &'static str, params: Vec<Param>) {
+        self.lines.push((sql, params));
+    }
+}
+
+fn column<T, V, I>(rows: &[T], value: I) -> Param
+where
+    V: Sync + Send + 'static,
+    Vec<V>: ToSql,
+    I: Fn(&T) -> V,
+{
+    Box::new(rows.iter().map(value).collect::<Vec<V>>())
+}
+
+/// Writes and commits.
+pub(super) async fn flush(
+    client: &Object,
+    group: &Group,
+    now: Timestamp,
+) -> Result<(), GroupError> {
+    let mut batch = Batch::default();
+    add_records(&mut batch, group, now)?;
+    add_money(&mut batch, group, now);
+    add_rest(&mut batch, group);
+    let mut statements: Vec<Statement> = Vec::with_capacity(batch.lines.len());
+    for (sql, _) in &batch.lines {
+        let prepared = client.prepare_cached(sql).await;
+        statements.push(prepared.map_err(|e| GroupError::before_commit(&e))?);
+    }
+    let sent = batch.lines.iter().zip(&statements).map(|((_, params), statement)| {
+        let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| &**p as _).collect();
+        async move { client.execute(statement, &params).await }
+    });
+    let (written, committed) = futures_util::join!(join_all(sent), client.batch_execute("commit"));
+    // The first refusal is the reason; what comes behind it only says that it is behind it.
+    for result in written {
+        if let Err(error) = result {
+            let lost = error.as_db_error().is_none();
+            let text = describe(&error);
+            return Err(if lost {
+                GroupError::Lost(text)
+            } else {
+                GroupError::before_commit(&error)
+            });
+        }
+    }
+    committed.map_err(|error| match error.as_db_error() {
+        Some(_) => GroupError::before_commit(&error),
+        None => GroupError::Lost(describe(&error)),
+    })
+}
+
+fn add_records(batch: &mut Batch, group: &Group, now: Timestamp) -> Result<(), GroupError> {
+    let mut inserts = Vec::new();
+    let mut updates = Vec::new();
+    for key in &group.changed_records {
+        let Some(RecordSlot { stored_version, now: Some(record) }) = group.records.get(key) else {
+            return Err(GroupError::Refused(format!("{} was changed but not loaded", key.id)));
+        };
+        let list = if *stored_version == 0 { &mut inserts } else { &mut updates };
+        list.push((key, record, *stored_version));
+    }
+    for (rows, sql) in [(&inserts, INSERT_RECORDS), (&updates, UPDATE_RECORDS)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let mut params = vec![
+            column(rows, |(k, _, _)| k.route.as_str().to_owned()),
+            column(rows, |(k, _, _)| k.kind),
+            column(rows, |(k, _, _)| k.id.clone()),
+            column(rows, |(_, r, _)| r.version),
+            column(rows, |(_, r, _)| r.body.clone()),
+            Box::new(now.as_ms()) as Param,
+        ];
+        if sql == UPDATE_RECORDS {
+            params.push(column(rows, |(_, _, old)| *old));
+        }
+        batch.add(sql, params);
+    }
+    if !group.new_names.is_empty() {
+        let rows = &group.new_names;
+        let params = vec![
+            column(rows, |(kind, _, _)| *kind),
+            column(rows, |(_, name, _)| name.clone()),
+            column(rows, |(_, _, owner)| owner.clone()),
+        ];
+        batch.add(INSERT_NAMES, params);
+    }
+    Ok(())
+}
+
+fn add_money(batch: &mut Batch, group: &Group, now: Timestamp) {
+    let changed = group.changed_accounts.iter().filter_map(|id| group.accounts.get(id));
+    let (new, old): (Vec<&Account>, Vec<&Account>) = changed.partition(|a| a.version == 0);
+    let limit = |a: &&Account| a.debit_limit.map(Amount::minor);
+    if !new.is_empty() {
+        let params = vec![
+            column(&new, |a| a.id.as_str().to_owned()),
+            column(&new, |a| a.id.purpose().as_str()),
+            column(&new, |a| a.id.asset().to_string()),
+            column(&new, |a| a.posted.minor()),
+            column(&new, |a| a.held.minor()),
+            column(&new, |a| a.debited.minor()),
+            column(&new, |a| a.owed.minor()),
+            column(&new, limit),
+            Box::new(now.as_ms()) as Param,
+        ];
+        batch.add(INSERT_ACCOUNTS, params);
+    }
+    if !old.is_empty() {
+        let params = vec![
+            column(&old, |a| a.id.as_str().to_owned()),
+            column(&old, |a| a.posted.minor()),
+            column(&old, |a| a.held.minor()),
+            column(&old, |a| a.debited.minor()),
+            column(&old, |a| a.owed.minor()),
+            column(&old, limit),
+            column(&old, |a| a.version),
+        ];
+        batch.add(UPDATE_ACCOUNTS, params);
+    }
+    add_journal(batch, group, now);
+}
+
+fn add_journal(batch: &mut Batch, group: &Group, now: Timestamp) {
+    let rows = &group.journal;
+    if !rows.is_empty() {
+        let params = vec![
+            column(rows, |t| t.route.as_str().to_owned()),
+            column(rows, |t| t.id.to_string()),
+            column(rows, |t| t.kind.as_str()),
+            column(rows, |t| t.debit.as_str().to_owned()),
+            column(rows, |t| t.credit.as_str().to_owned()),
+            column(rows, |t| t.asset().to_string()),
+            column(rows, |t| t.amount.minor()),
+            column(rows, |t| t.held_change),
+            column(rows, |t| t.pending.map(|id| id.to_string())),
+            column(rows, |t| t.debt.map(|id| id.to_string())),
+            column(rows, |t| t.budget.as_ref().map(|b| b.as_str().to_owned())),
+            Box::new(now.as_ms()) as Param,
+        ];
+        batch.add(INSERT_TRANSFERS, params);
+    }
+    let debts = &group.new_debts;
+    if !debts.is_empty() {
+        let params = vec![
+            column(debts, |d| d.debtor.as_str().to_owned()),
+            column(debts, |d| d.id.to_string()),
+            column(debts, |d| d.creditor.as_str().to_owned()),
+            column(debts, |d| d.open.minor()),
+            Box::new(now.as_ms()) as Param,
+        ];
+        batch.add(INSERT_DEBTS, params);
+    }
+    let paid: Vec<_> = group.paid_debts.iter().collect();
+    if !paid.is_empty() {
+        let params = vec![
+            column(&paid, |(_, (debtor, _))| AccountId::as_str(debtor).to_owned()),
+            column(&paid, |(id, _)| id.to_string()),
+            column(&paid, |(_, (_, open))| open.minor()),
+        ];
+        batch.add(UPDATE_DEBTS, params);
+    }
+}
+
+fn add_rest(batch: &mut Batch, group: &Group) {
+    let events = &group.events;
+    if !events.is_empty() {
+        let notify = |agents: &[skep_base::AgentId]| {
+            agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        };
+        let params = vec![
+            column(events, |e| e.route.as_str().to_owned()),
+            column(events, |e| e.id.to_string()),
+            column(events, |e| e.version),
+            column(events, |e| e.kind.clone()),
+            column(events, |e| e.at.as_ms()),
+            column(events, |e| e.body.clone()),
+            column(events, |e| notify(&e.notify)),
+        ];
+        batch.add(INSERT_EVENTS, params);
+    }
+    let jobs = &group.jobs;
+    if !jobs.is_empty() {
+        let params = vec![
+            column(jobs, |j| j.draft.route.as_str().to_owned()),
+            column(jobs, |j| j.id.to_string()),
+            column(jobs, |j| j.draft.kind),
+            column(jobs, |j| j.draft.destination.clone()),
+            column(jobs, |j| j.draft.due_at.as_ms()),
+            column(jobs, |j| j.draft.body.clone()),
+        ];
+        batch.add(INSERT_JOBS, params);
+    }
+    let ended = &group.ended_jobs;
+    if !ended.is_empty() {
+        let params = vec![
+            column(ended, |e| e.route.as_str().to_owned()),
+            column(ended, |e| e.id.to_string()),
+        ];
+        batch.add(DELETE_JOBS, params);
+    }
+    let guards = &group.new_guards;
+    if !guards.is_empty() {
+        let params = vec![
+            column(guards, |(g, _)| g.scope.clone()),
+            column(guards, |(g, _)| g.key.clone()),
+            column(guards, |(g, _)| g.fingerprint.as_bytes().to_vec()),
+            column(guards, |(_, a)| a.refused),
+            column(guards, |(_, a)| a.body.clone()),
+            column(guards, |(g, _)| g.expires_at.as_ms()),
+        ];
+        batch.add(INSERT_GUARDS, params);
+    }
+}

@@ -1,0 +1,339 @@
+//! What the calls of a group name, loaded and locked in sorted order.
+
+use std::collections::BTreeSet;
+
+use deadpool_postgres::Object;
+use futures_util::future::try_join_all;
+use skep_base::{Amount, Timestamp, id::TransferId};
+use tokio_postgres::{Row, types::ToSql};
+
+use super::lane::GroupError;
+use crate::{
+    account::{Account, AccountId},
+    book::DEBTS_PAID_AT_ONCE_MAX,
+    group::{Group, KeptAnswer, RecordSlot, accounts_of},
+    transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
+    turn::{Answer, Call, Lock, RecordKey, RouteKey, StoredRecord},
+};
+
+pub(super) const NOW: &str = "select cast(extract(epoch from clock_timestamp()) * 1000 as bigint)";
+
+const GUARDS: &str = "
+    select g.scope, g.key, g.fingerprint, g.refused, g.body
+    from guards g join unnest($1::text[], $2::text[]) w (scope, key)
+        on g.scope = w.scope and g.key = w.key";
+const NAMES: &str = "
+    select n.kind, n.name, n.owner
+    from names n join unnest($1::text[], $2::text[]) w (kind, name)
+        on n.kind = w.kind and n.name = w.name";
+const RECORDS: &str = "
+    select r.route_key, r.kind, r.id, r.version, r.body
+    from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
+        on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
+const RECORDS_LOCKED: &str = "
+    select r.route_key, r.kind, r.id, r.version, r.body
+    from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
+        on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
+    order by r.route_key, r.kind, r.id for update of r";
+pub(super) const TRANSFERS: &str = "
+    select t.id, t.route_key, t.kind, t.debit_account, t.credit_account, t.amount, t.held_change,
+           t.pending_id, t.debt_id, t.budget_account, t.at
+    from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
+        on t.route_key = w.route_key and t.id = w.id";
+pub(super) const RESOLUTIONS: &str = "
+    select t.pending_id, t.id, t.kind, t.amount
+    from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
+        on t.route_key = w.route_key and t.pending_id = w.id";
+const ACCOUNTS_LOCKED: &str = "
+    select account, posted, held, debited, owed, debit_limit, version
+    from accounts where account = any($1) order by account for update";
+const DEBTS: &str = "
+    select id, creditor_account, open from debts
+    where debtor_account = $1 and open > 0 order by opened_at, id limit $2";
+
+/// Begins the transaction, loads, locks, and tells the database's time.
+pub(super) async fn load(
+    client: &Object,
+    wanted: &Wanted,
+    group: &mut Group,
+) -> Result<Timestamp, GroupError> {
+    wanted.expect_nothing(group);
+    // Prepared beforehand, the questions below leave in the order in which they are written.
+    for sql in [GUARDS, NAMES, RECORDS, RECORDS_LOCKED, TRANSFERS, RESOLUTIONS, NOW] {
+        client.prepare_cached(sql).await.map_err(|e| GroupError::before_commit(&e))?;
+    }
+    client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(|e| GroupError::before_commit(&e))?;
+    let begin = async { client.batch_execute("begin").await.map(|()| Vec::<Row>::new()) };
+    let (_, guards, names, shared, locked, transfers) = futures_util::try_join!(
+        begin,
+        ask(client, GUARDS, &wanted.guards),
+        ask(client, NAMES, &wanted.names),
+        ask(client, RECORDS, &wanted.shared),
+        ask(client, RECORDS_LOCKED, &wanted.locked),
+        ask(client, TRANSFERS, &wanted.transfers),
+    )
+    .map_err(|e| GroupError::before_commit(&e))?;
+    keep_guards(&guards, group);
+    for row in &names {
+        wanted.keep_name(row, group);
+    }
+    for row in shared.iter().chain(&locked) {
+        wanted.keep_record(row, group);
+    }
+    let mut accounts = wanted.accounts.clone();
+    for row in &transfers {
+        let transfer = transfer_row(row)?;
+        accounts.extend(accounts_of(&transfer));
+        let stored = StoredTransfer { transfer, resolution: None };
+        group.transfers.insert(stored.transfer.id, Some(stored));
+    }
+    // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
+    // is the last word.
+    let (_, resolutions, now) = futures_util::try_join!(
+        lock_accounts(client, accounts, group),
+        async {
+            ask(client, RESOLUTIONS, &wanted.transfers)
+                .await
+                .map_err(|e| GroupError::before_commit(&e))
+        },
+        async { tell_time(client).await.map_err(|e| GroupError::before_commit(&e)) },
+    )?;
+    for row in &resolutions {
+        keep_resolution(row, group)?;
+    }
+    Ok(now)
+}
+
+async fn tell_time(client: &Object) -> Result<Timestamp, tokio_postgres::Error> {
+    let statement = client.prepare_cached(NOW).await?;
+    Ok(Timestamp::from_ms(client.query_one(&statement, &[]).await?.get(0)))
+}
+
+/// Columns of text, one array each; an empty one asks nothing.
+type Columns = Vec<Vec<String>>;
+
+async fn ask(
+    client: &Object,
+    sql: &'static str,
+    columns: &Columns,
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    if columns.first().is_none_or(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
+    let statement = client.prepare_cached(sql).await?;
+    let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(|c| c as _).collect();
+    client.query(&statement, &params).await
+}
+
+/// The keys of all calls of a group, each once.
+pub(super) struct Wanted {
+    guards: Columns,
+    names: Columns,
+    name_kinds: Vec<&'static str>,
+    shared: Columns,
+    locked: Columns,
+    record_keys: BTreeSet<RecordKey>,
+    transfers: Columns,
+    accounts: BTreeSet<AccountId>,
+}
+
+impl Wanted {
+    pub(super) fn of<'a>(calls: impl Iterator<Item = &'a Call>) -> Wanted {
+        let mut guards = BTreeSet::new();
+        let mut names = BTreeSet::new();
+        let (mut shared, mut locked) = (BTreeSet::new(), BTreeSet::new());
+        let mut transfers = BTreeSet::new();
+        let mut accounts = BTreeSet::new();
+        for call in calls {
+            guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
+            names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
+            for (key, lock) in &call.load.records {
+                let set = if *lock == Lock::Exclusive { &mut locked } else { &mut shared };
+                set.insert(key.clone());
+            }
+            transfers.extend(call.load.transfers.iter().cloned());
+            let with_row = call.load.accounts.iter().filter(|a| a.purpose().has_balance_row());
+            accounts.extend(with_row.cloned());
+        }
+        shared.retain(|key| !locked.contains(key));
+        let record_columns = |keys: &BTreeSet<RecordKey>| {
+            columns(keys.iter().map(|k| [k.route.as_str(), k.kind, k.id.as_str()]))
+        };
+        Wanted {
+            guards: columns(guards.into_iter()),
+            name_kinds: names.iter().map(|(kind, _)| *kind).collect(),
+            names: columns(names.iter().map(|(kind, name)| [*kind, *name])),
+            shared: record_columns(&shared),
+            locked: record_columns(&locked),
+            record_keys: shared.into_iter().chain(locked).collect(),
+            transfers: columns(
+                transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
+            ),
+            accounts,
+        }
+    }
+
+    /// Everything that was asked for and is not found is known to be absent.
+    fn expect_nothing(&self, group: &mut Group) {
+        for (scope, key) in self.guards[0].iter().zip(&self.guards[1]) {
+            group.guards.insert((scope.clone(), key.clone()), None);
+        }
+        for (kind, name) in self.name_kinds.iter().zip(&self.names[1]) {
+            group.names.insert((kind, name.clone()), None);
+        }
+        for key in &self.record_keys {
+            group.records.insert(key.clone(), RecordSlot { stored_version: 0, now: None });
+        }
+    }
+
+    fn keep_name(&self, row: &Row, group: &mut Group) {
+        let (kind, name): (&str, &str) = (row.get(0), row.get(1));
+        if let Some(kind) = self.name_kinds.iter().find(|k| **k == kind) {
+            group.names.insert((kind, name.to_owned()), Some(row.get(2)));
+        }
+    }
+
+    fn keep_record(&self, row: &Row, group: &mut Group) {
+        let (route, kind, id): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
+        let is_it = |k: &&RecordKey| k.route.as_str() == route && k.kind == kind && k.id == id;
+        if let Some(key) = self.record_keys.iter().find(is_it) {
+            let stored = StoredRecord { version: row.get(3), body: row.get(4) };
+            let slot = RecordSlot { stored_version: stored.version, now: Some(stored) };
+            group.records.insert(key.clone(), slot);
+        }
+    }
+}
+
+fn columns<const N: usize, S: Into<String>>(rows: impl Iterator<Item = [S; N]>) -> Columns {
+    let mut columns: Columns = (0..N).map(|_| Vec::new()).collect();
+    for row in rows {
+        for (column, value) in columns.iter_mut().zip(row) {
+            column.push(value.into());
+        }
+    }
+    columns
+}
+
+fn keep_guards(rows: &[Row], group: &mut Group) {
+    for row in rows {
+        let fingerprint: &[u8] = row.get(2);
+        let answer = Answer { refused: row.get(3), body: row.get(4) };
+        // A fingerprint of another length matches nothing: the guard then reads as a conflict.
+        let fingerprint = fingerprint.try_into().unwrap_or([0; 32]);
+        let kept = KeptAnswer { fingerprint, answer };
+        group.guards.insert((row.get(0), row.get(1)), Some(kept));
+    }
+}
+
+fn keep_resolution(row: &Row, group: &mut Group) -> Result<(), GroupError> {
+    let pending: TransferId = parsed(row, 0)?;
+    if let Some(Some(stored)) = group.transfers.get_mut(&pending) {
+        stored.resolution = Some(resolution_row(row)?);
+    }
+    Ok(())
+}
+
+/// Locks accounts and, for those that owe, whom they owe: a credit pays debts at once.
+async fn lock_accounts(
+    client: &Object,
+    mut wanted: BTreeSet<AccountId>,
+    group: &mut Group,
+) -> Result<(), GroupError> {
+    let sql_failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    while !wanted.is_empty() {
+        let names: Vec<&str> = wanted.iter().map(AccountId::as_str).collect();
+        let statement = client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(sql_failed)?;
+        let rows = client.query(&statement, &[&names]).await.map_err(sql_failed)?;
+        let mut debtors = Vec::new();
+        for row in &rows {
+            let account = account_row(row)?;
+            if account.owed > Amount::ZERO {
+                debtors.push(account.id.clone());
+            }
+            group.accounts.insert(account.id.clone(), account);
+        }
+        for id in std::mem::take(&mut wanted) {
+            group.accounts.entry(id.clone()).or_insert_with(|| Account::unopened(id));
+        }
+        let statement = client.prepare_cached(DEBTS).await.map_err(sql_failed)?;
+        let limit = DEBTS_PAID_AT_ONCE_MAX as i64;
+        let pages = try_join_all(debtors.iter().map(|debtor| {
+            let (statement, name) = (&statement, debtor.as_str());
+            async move { client.query(statement, &[&name, &limit]).await }
+        }))
+        .await
+        .map_err(sql_failed)?;
+        for (debtor, rows) in debtors.into_iter().zip(pages) {
+            let debts =
+                rows.iter().map(|row| debt_row(row, &debtor)).collect::<Result<Vec<_>, _>>()?;
+            wanted.extend(debts.iter().map(|debt| debt.creditor.clone()));
+            group.debts.insert(debtor, debts);
+        }
+        wanted.retain(|id| id.purpose().has_balance_row() && !group.accounts.contains_key(id));
+    }
+    Ok(())
+}
+
+pub(super) fn account_row(row: &Row) -> Result<Account, GroupError> {
+    Ok(Account {
+        id: parsed(row, 0)?,
+        posted: amount(row, 1)?,
+        held: amount(row, 2)?,
+        debited: amount(row, 3)?,
+        owed: amount(row, 4)?,
+        debit_limit: row.get::<_, Option<i64>>(5).and_then(Amount::new),
+        version: row.get(6),
+    })
+}
+
+fn debt_row(row: &Row, debtor: &AccountId) -> Result<Debt, GroupError> {
+    Ok(Debt {
+        id: parsed(row, 0)?,
+        debtor: debtor.clone(),
+        creditor: parsed(row, 1)?,
+        open: amount(row, 2)?,
+    })
+}
+
+pub(super) fn transfer_row(row: &Row) -> Result<Transfer, GroupError> {
+    Ok(Transfer {
+        id: parsed(row, 0)?,
+        route: RouteKey::of(row.get::<_, &str>(1)),
+        kind: kind(row, 2)?,
+        debit: parsed(row, 3)?,
+        credit: parsed(row, 4)?,
+        amount: amount(row, 5)?,
+        held_change: row.get(6),
+        pending: optional(row, 7)?,
+        debt: optional(row, 8)?,
+        budget: optional(row, 9)?,
+    })
+}
+
+pub(super) fn resolution_row(row: &Row) -> Result<Resolution, GroupError> {
+    Ok(Resolution { id: parsed(row, 1)?, kind: kind(row, 2)?, amount: amount(row, 3)? })
+}
+
+pub(super) fn amount(row: &Row, column: usize) -> Result<Amount, GroupError> {
+    let minor: i64 = row.get(column);
+    Amount::new(minor).ok_or_else(|| unreadable(&minor.to_string()))
+}
+
+fn kind(row: &Row, column: usize) -> Result<Kind, GroupError> {
+    let word: &str = row.get(column);
+    Kind::parse(word).ok_or_else(|| unreadable(word))
+}
+
+pub(super) fn parsed<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T, GroupError> {
+    let text: &str = row.get(column);
+    text.parse().map_err(|_| unreadable(text))
+}
+
+fn optional<T: std::str::FromStr>(row: &Row, column: usize) -> Result<Option<T>, GroupError> {
+    let text: Option<&str> = row.get(column);
+    text.map(|t| t.parse().map_err(|_| unreadable(t))).transpose()
+}
+
+fn unreadable(text: &str) -> GroupError {
+    GroupError::Refused(format!("the database holds an unreadable value: {text:?}"))
+}

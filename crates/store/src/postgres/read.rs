@@ -1,0 +1,180 @@
+//! Reads on PostgreSQL.
+
+use skep_base::{AgentId, Hash32, Timestamp, id::TransferId};
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    Postgres,
+    lane::GroupError,
+    load::{RESOLUTIONS, TRANSFERS, account_row, resolution_row, transfer_row},
+    sequencer::event_row,
+    unavailable,
+};
+use crate::{
+    account::{Account, AccountId},
+    error::StoreError,
+    event::LoggedEvent,
+    store::Entry,
+    transfer::StoredTransfer,
+    turn::{Bug, RecordKey, RouteKey, StoredRecord},
+};
+
+impl From<GroupError> for StoreError {
+    fn from(error: GroupError) -> StoreError {
+        match error {
+            GroupError::Raced(text) | GroupError::Failed(text) => StoreError::Unavailable(text),
+            GroupError::Lost(text) => StoreError::Unknown(text),
+            GroupError::Refused(text) => StoreError::Bug(Bug(text)),
+        }
+    }
+}
+
+const HISTORY: &str = "
+    select id, route_key, kind, debit_account, credit_account, amount, held_change, pending_id,
+           debt_id, budget_account, at
+    from (
+        (select * from transfers where debit_account = $1 and (at, id) < ($2, $3)
+         order by at desc, id desc limit $4)
+        union all
+        (select * from transfers where credit_account = $1 and (at, id) < ($2, $3)
+         order by at desc, id desc limit $4)
+    ) page order by at desc, id desc limit $4";
+const EVENTS: &str = "
+    select n.seq, n.hash, e.id, e.route_key, e.version, e.kind, e.at, e.body
+    from event_numbers n join events e on e.route_key = n.route_key and e.id = n.id
+    where n.seq > $1 order by n.seq limit $2";
+const INBOX: &str = "
+    select n.seq, n.hash, e.id, e.route_key, e.version, e.kind, e.at, e.body
+    from inbox i join event_numbers n on n.seq = i.seq
+                 join events e on e.route_key = n.route_key and e.id = n.id
+    where i.agent_id = $1 and i.seq > $2 order by i.seq limit $3";
+const JOURNAL_BALANCE: &str = "
+    with base as (
+        select coalesce(max(upto), 0) upto, coalesce(sum(posted), 0) posted
+        from rollups where account = $1)
+    select cast((select posted from base)
+         + coalesce((select sum(amount) from transfers where credit_account = $1
+                     and at >= (select upto from base) and kind in ('posted', 'post')), 0)
+         - coalesce((select sum(amount) from transfers where debit_account = $1
+                     and at >= (select upto from base) and kind in ('posted', 'post')), 0)
+         as bigint)";
+
+impl Postgres {
+    async fn ask(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(sql).await.map_err(unavailable)?;
+        client.query(&statement, params).await.map_err(unavailable)
+    }
+
+    pub(crate) async fn record(&self, key: RecordKey) -> Result<Option<StoredRecord>, StoreError> {
+        let sql = "select version, body from records
+                   where route_key = $1 and kind = $2 and id = $3";
+        let rows = self.ask(sql, &[&key.route.as_str(), &key.kind, &key.id]).await?;
+        Ok(rows.first().map(|row| StoredRecord { version: row.get(0), body: row.get(1) }))
+    }
+
+    pub(crate) async fn name_owner(
+        &self,
+        kind: &'static str,
+        name: String,
+    ) -> Result<Option<String>, StoreError> {
+        let sql = "select owner from names where kind = $1 and name = $2";
+        Ok(self.ask(sql, &[&kind, &name]).await?.first().map(|row| row.get(0)))
+    }
+
+    pub(crate) async fn accounts(
+        &self,
+        prefix: String,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreError> {
+        let sql = "select account, posted, held, debited, owed, debit_limit, version from accounts
+                   where account >= $1 and account < $1 || '~' order by account limit $2";
+        let rows = self.ask(sql, &[&prefix, &(limit as i64)]).await?;
+        rows.iter().map(|row| Ok(account_row(row)?)).collect()
+    }
+
+    pub(crate) async fn transfer(
+        &self,
+        route: RouteKey,
+        id: TransferId,
+    ) -> Result<Option<StoredTransfer>, StoreError> {
+        let key: [Vec<String>; 2] = [vec![route.as_str().to_owned()], vec![id.to_string()]];
+        let Some(row) = self.ask(TRANSFERS, &[&key[0], &key[1]]).await?.into_iter().next() else {
+            return Ok(None);
+        };
+        let rows = self.ask(RESOLUTIONS, &[&key[0], &key[1]]).await?;
+        let resolution = rows.first().map(resolution_row).transpose()?;
+        Ok(Some(StoredTransfer { transfer: transfer_row(&row)?, resolution }))
+    }
+
+    pub(crate) async fn history(
+        &self,
+        of: AccountId,
+        before: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (at, id) = before
+            .as_deref()
+            .and_then(|cursor| cursor.split_once('.'))
+            .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())))
+            .unwrap_or((i64::MAX, String::new()));
+        let rows = self.ask(HISTORY, &[&of.as_str(), &at, &id, &(limit as i64)]).await?;
+        rows.iter()
+            .map(|row| {
+                let (transfer, at): (_, i64) = (transfer_row(row)?, row.get(10));
+                let cursor = format!("{at}.{}", transfer.id);
+                Ok(Entry { cursor, at: Timestamp::from_ms(at), transfer })
+            })
+            .collect()
+    }
+
+    pub(crate) async fn events(
+        &self,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        let rows = self.ask(EVENTS, &[&after, &(limit as i64)]).await?;
+        rows.iter().map(logged_event).collect()
+    }
+
+    pub(crate) async fn inbox(
+        &self,
+        agent: AgentId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        let rows = self.ask(INBOX, &[&agent.to_string(), &after, &(limit as i64)]).await?;
+        rows.iter().map(logged_event).collect()
+    }
+
+    pub(crate) async fn journal_balance(&self, id: AccountId) -> Result<i64, StoreError> {
+        let rows = self.ask(JOURNAL_BALANCE, &[&id.as_str()]).await?;
+        Ok(rows.first().map_or(0, |row| row.get(0)))
+    }
+
+    pub(crate) async fn meta(&self, key: &'static str) -> Result<Option<String>, StoreError> {
+        let rows = self.ask("select value from meta where key = $1", &[&key]).await?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+
+    pub(crate) async fn meta_once(
+        &self,
+        key: &'static str,
+        value: String,
+    ) -> Result<String, StoreError> {
+        let sql = "insert into meta (key, value) values ($1, $2)
+                   on conflict (key) do update set key = excluded.key returning value";
+        let rows = self.ask(sql, &[&key, &value]).await?;
+        Ok(rows.first().map_or(value, |row| row.get(0)))
+    }
+}
+
+pub(super) fn logged_event(row: &Row) -> Result<LoggedEvent, StoreError> {
+    let hash: &[u8] = row.get(1);
+    let hash = Hash32(hash.try_into().unwrap_or([0; 32]));
+    Ok(LoggedEvent { seq: row.get(0), hash, event: event_row(row, 2)? })
+}

@@ -1,0 +1,146 @@
+//! Gives events their numbers and their place in the hash chain.
+//!
+//! Transactions add events unordered, so that no row makes all writers wait. Whoever locks the
+//! head of the log numbers what has been committed since, in batches; any node may, one at a time
+//! does.
+
+use std::{sync::Arc, time::Duration};
+
+use deadpool_postgres::{Object, Pool};
+use skep_base::{Hash32, Timestamp};
+use tokio::sync::{Notify, watch};
+use tokio_postgres::Row;
+
+use super::{describe, lane::GroupError, load::parsed};
+use crate::{
+    event::{Event, Head},
+    turn::RouteKey,
+};
+
+/// Events numbered in one transaction.
+const BATCH: i64 = 2000;
+/// How long events of other nodes may wait.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The shortest time between two batches: fewer, larger ones cost the writers less.
+const BREATH: Duration = Duration::from_millis(20);
+
+const HEAD_LOCKED: &str = "select seq, hash from log_head where one = 1 for update skip locked";
+const HEAD: &str = "select seq, hash from log_head where one = 1";
+const UNNUMBERED: &str = "
+    select e.id, e.route_key, e.version, e.kind, e.at, e.body, e.notify
+    from events_unnumbered u join events e on e.route_key = u.route_key and e.id = u.id
+    order by e.at, e.route_key, e.version, e.id limit $1";
+const NUMBER: &str = "
+    with numbered as (
+        insert into event_numbers (seq, hash, route_key, id)
+        select * from unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[])
+        returning route_key, id)
+    delete from events_unnumbered u using numbered n
+    where u.route_key = n.route_key and u.id = n.id";
+const TELL: &str = "
+    insert into inbox (agent_id, seq) select * from unnest($1::text[], $2::bigint[])
+    on conflict do nothing";
+const MOVE_HEAD: &str = "
+    with hit as (update log_head set seq = $1, hash = $2 where one = 1 and seq = $3 returning 1)
+    select must_change((select count(*) from hit), 1), pg_notify('skep_events', $4)";
+
+pub(super) async fn run(pool: Pool, written: Arc<Notify>, head_seen: watch::Sender<Head>) {
+    loop {
+        match number_batch(&pool).await {
+            Ok((head, full)) => {
+                head_seen.send_if_modified(|seen| {
+                    let moved = head.seq > seen.seq;
+                    if moved {
+                        *seen = head;
+                    }
+                    moved
+                });
+                if full {
+                    continue;
+                }
+            }
+            Err(error) => tracing::warn!(error, "events were not numbered; trying again"),
+        }
+        // Any write of this node wakes it; writes of nodes that have died, the time.
+        let _ = tokio::time::timeout(PAUSE, written.notified()).await;
+        tokio::time::sleep(BREATH).await;
+    }
+}
+
+/// The head afterwards, and whether there may be more to number.
+async fn number_batch(pool: &Pool) -> Result<(Head, bool), String> {
+    let client = pool.get().await.map_err(|e| e.to_string())?;
+    let failed = |e: tokio_postgres::Error| describe(&e);
+    client.batch_execute("begin").await.map_err(failed)?;
+    match number_on(&client).await {
+        Ok(done) => client.batch_execute("commit").await.map_err(failed).map(|()| done),
+        Err(error) => {
+            if client.batch_execute("rollback").await.is_err() {
+                drop(Object::take(client));
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn number_on(client: &Object) -> Result<(Head, bool), String> {
+    let failed = |e: tokio_postgres::Error| describe(&e);
+    let statement = client.prepare_cached(HEAD_LOCKED).await.map_err(failed)?;
+    let Some(row) = client.query_opt(&statement, &[]).await.map_err(failed)? else {
+        // Another node is at it; its result is as good.
+        let row = client.query_one(HEAD, &[]).await.map_err(failed)?;
+        return Ok((head_row(&row), false));
+    };
+    let old = head_row(&row);
+    let statement = client.prepare_cached(UNNUMBERED).await.map_err(failed)?;
+    let rows = client.query(&statement, &[&BATCH]).await.map_err(failed)?;
+    if rows.is_empty() {
+        return Ok((old, false));
+    }
+    let mut head = old;
+    let (mut seqs, mut hashes, mut routes, mut ids) = (vec![], vec![], vec![], vec![]);
+    let (mut told, mut told_seqs) = (vec![], vec![]);
+    for row in &rows {
+        let event = event_row(row, 0).map_err(|_| "an event is unreadable".to_owned())?;
+        head = head.next(&event);
+        seqs.push(head.seq);
+        hashes.push(head.hash.as_bytes().to_vec());
+        routes.push(event.route.as_str().to_owned());
+        ids.push(event.id.to_string());
+        for agent in row.get::<_, Vec<String>>(6) {
+            told.push(agent);
+            told_seqs.push(head.seq);
+        }
+    }
+    let statement = client.prepare_cached(NUMBER).await.map_err(failed)?;
+    client.execute(&statement, &[&seqs, &hashes, &routes, &ids]).await.map_err(failed)?;
+    if !told.is_empty() {
+        let statement = client.prepare_cached(TELL).await.map_err(failed)?;
+        client.execute(&statement, &[&told, &told_seqs]).await.map_err(failed)?;
+    }
+    let statement = client.prepare_cached(MOVE_HEAD).await.map_err(failed)?;
+    let hash = head.hash.as_bytes().to_vec();
+    client
+        .execute(&statement, &[&head.seq, &hash, &old.seq, &head.seq.to_string()])
+        .await
+        .map_err(failed)?;
+    Ok((head, rows.len() as i64 == BATCH))
+}
+
+pub(super) fn head_row(row: &Row) -> Head {
+    let hash: &[u8] = row.get(1);
+    Head { seq: row.get(0), hash: Hash32(hash.try_into().unwrap_or([0; 32])) }
+}
+
+/// An event whose columns (id, route, version, kind, at, body) begin at `first`.
+pub(super) fn event_row(row: &Row, first: usize) -> Result<Event, GroupError> {
+    Ok(Event {
+        id: parsed(row, first)?,
+        route: RouteKey::of(row.get::<_, &str>(first + 1)),
+        version: row.get(first + 2),
+        kind: row.get(first + 3),
+        at: Timestamp::from_ms(row.get(first + 4)),
+        body: row.get(first + 5),
+        notify: Vec::new(),
+    })
+}

@@ -1,0 +1,208 @@
+//! Reads of one snapshot on SQLite.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+use skep_base::{AgentId, Timestamp, id::TransferId};
+
+use super::{
+    READ_AGE_MAX, Sqlite,
+    apply::{account, hash, parsed, record, stored_transfer, transfer_row},
+};
+use crate::{
+    Entry,
+    account::{Account, AccountId},
+    error::StoreError,
+    event::{Event, LoggedEvent},
+    transfer::StoredTransfer,
+    turn::{RecordKey, RouteKey, StoredRecord},
+};
+
+impl Sqlite {
+    pub(crate) async fn record(
+        self: &Arc<Self>,
+        key: RecordKey,
+    ) -> Result<Option<StoredRecord>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| record(conn, &key)).await
+    }
+
+    pub(crate) async fn name_owner(
+        self: &Arc<Self>,
+        kind: &'static str,
+        name: String,
+    ) -> Result<Option<String>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached("select owner from names where kind = ?1 and name = ?2")?
+                .query_row((kind, name), |row| row.get(0))
+                .optional()
+        })
+        .await
+    }
+
+    pub(crate) async fn accounts(
+        self: &Arc<Self>,
+        prefix: String,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            let ids: Vec<AccountId> = conn
+                .prepare_cached(
+                    "select account from accounts where account >= ?1 and account < ?1 || '~'
+                     order by account limit ?2",
+                )?
+                .query_map((prefix, limit as i64), |row| parsed(row, 0))?
+                .collect::<rusqlite::Result<_>>()?;
+            ids.iter().filter_map(|id| account(conn, id).transpose()).collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn transfer(
+        self: &Arc<Self>,
+        route: RouteKey,
+        id: TransferId,
+    ) -> Result<Option<StoredTransfer>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| stored_transfer(conn, &route, &id)).await
+    }
+
+    pub(crate) async fn history(
+        self: &Arc<Self>,
+        of: AccountId,
+        before: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let before = before.and_then(|cursor| cursor.parse().ok()).unwrap_or(i64::MAX);
+        self.read(READ_AGE_MAX, move |conn| history(conn, &of, before, limit)).await
+    }
+
+    pub(crate) async fn events(
+        self: &Arc<Self>,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select seq, hash, id, route_key, version, kind, at, body from events
+                 where seq > ?1 order by seq limit ?2",
+            )?
+            .query_map((after, limit as i64), logged_event)?
+            .collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn inbox(
+        self: &Arc<Self>,
+        agent: AgentId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select e.seq, e.hash, e.id, e.route_key, e.version, e.kind, e.at, e.body
+                 from inbox i join events e on e.seq = i.seq
+                 where i.agent_id = ?1 and i.seq > ?2 order by i.seq limit ?3",
+            )?
+            .query_map((agent.to_string(), after, limit as i64), logged_event)?
+            .collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn journal_balance(
+        self: &Arc<Self>,
+        id: AccountId,
+    ) -> Result<i64, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            let (upto, posted): (i64, i64) = conn
+                .prepare_cached("select upto, posted from rollups where account = ?1")?
+                .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?
+                .unwrap_or_default();
+            let tail: i64 = conn
+                .prepare_cached(
+                    "select coalesce((select sum(amount) from transfers
+                                      where credit_account = ?1 and n > ?2
+                                        and kind in ('posted', 'post')), 0)
+                          - coalesce((select sum(amount) from transfers
+                                      where debit_account = ?1 and n > ?2
+                                        and kind in ('posted', 'post')), 0)",
+                )?
+                .query_row((id.as_str(), upto), |row| row.get(0))?;
+            Ok(posted + tail)
+        })
+        .await
+    }
+
+    pub(crate) async fn meta(
+        self: &Arc<Self>,
+        key: &'static str,
+    ) -> Result<Option<String>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.query_row("select value from meta where key = ?1", [key], |row| row.get(0))
+                .optional()
+        })
+        .await
+    }
+
+    /// Sets a fact about the database once; whoever comes later reads what is there.
+    pub(crate) async fn meta_once(
+        &self,
+        key: &'static str,
+        value: String,
+    ) -> Result<String, StoreError> {
+        self.submit(move |desk| {
+            desk.conn.execute(
+                "insert into meta (key, value) values (?1, ?2) on conflict (key) do nothing",
+                (key, value),
+            )?;
+            let sql = "select value from meta where key = ?1";
+            Ok(desk.conn.query_row(sql, [key], |row| row.get(0))?)
+        })
+        .await
+    }
+}
+
+fn history(
+    conn: &Connection,
+    of: &AccountId,
+    before: i64,
+    limit: usize,
+) -> rusqlite::Result<Vec<Entry>> {
+    conn.prepare_cached(
+        "select t.id, t.route_key, t.kind, t.debit_account, t.credit_account, t.amount,
+                t.held_change, t.pending_id, t.debt_id, t.budget_account, t.n, t.at
+         from transfers t join (
+             select n from (select n from transfers where debit_account = ?1 and n < ?2
+                            order by n desc limit ?3)
+             union all
+             select n from (select n from transfers where credit_account = ?1 and n < ?2
+                            order by n desc limit ?3)
+             order by n desc limit ?3
+         ) page on page.n = t.n order by t.n desc",
+    )?
+    .query_map((of.as_str(), before, limit as i64), |row| {
+        Ok(Entry {
+            cursor: row.get::<_, i64>(10)?.to_string(),
+            at: Timestamp::from_ms(row.get(11)?),
+            transfer: transfer_row(row)?,
+        })
+    })?
+    .collect()
+}
+
+pub(super) fn logged_event(row: &rusqlite::Row<'_>) -> rusqlite::Result<LoggedEvent> {
+    Ok(LoggedEvent {
+        seq: row.get(0)?,
+        hash: hash(row, 1)?,
+        event: Event {
+            id: parsed(row, 2)?,
+            route: RouteKey::of(row.get_ref(3)?.as_str()?),
+            version: row.get(4)?,
+            kind: row.get(5)?,
+            at: Timestamp::from_ms(row.get(6)?),
+            body: row.get(7)?,
+            notify: Vec::new(),
+        },
+    })
+}

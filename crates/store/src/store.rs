@@ -1,0 +1,222 @@
+//! One store over two engines.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use skep_base::{AgentId, Clock, Timestamp, id::TransferId};
+use tokio::sync::watch;
+
+use crate::{
+    SystemClock,
+    account::{Account, AccountId},
+    audit::Report,
+    error::{OpenError, StoreError},
+    event::{Head, LoggedEvent},
+    job::Job,
+    postgres::Postgres,
+    sqlite::{Sqlite, Synchronous},
+    transfer::{StoredTransfer, Transfer},
+    turn::{Call, Outcome, RecordKey, RouteKey, StoredRecord},
+};
+
+/// Told how far a long piece of work is: done, and of how many.
+pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
+
+/// A row of an account's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where the next page goes on.
+    pub cursor: String,
+    pub at: Timestamp,
+    pub transfer: Transfer,
+}
+
+/// How to open a database.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Overrides the database's clock, for tests.
+    pub clock: Option<Arc<dyn Clock>>,
+    pub synchronous: Synchronous,
+    /// Connections to PostgreSQL that carry groups of calls.
+    pub lanes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { clock: None, synchronous: Synchronous::Full, lanes: 2 }
+    }
+}
+
+/// The database. Cheap to clone; the last clone closes it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    engine: Engine,
+}
+
+#[derive(Clone, Debug)]
+enum Engine {
+    Sqlite(Arc<Sqlite>),
+    Postgres(Arc<Postgres>),
+}
+
+/// The same question to whichever engine there is.
+macro_rules! ask {
+    ($self:ident, $engine:ident => $question:expr) => {
+        match &$self.engine {
+            Engine::Sqlite($engine) => $question.await,
+            Engine::Postgres($engine) => $question.await,
+        }
+    };
+}
+
+impl Store {
+    /// Opens `sqlite:PATH` or `postgres://…`, and brings the schema up to date.
+    pub async fn open(url: &str, options: Options) -> Result<Store, OpenError> {
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
+            let path = PathBuf::from(path);
+            let opened = tokio::task::spawn_blocking(move || {
+                Sqlite::open(&path, options.synchronous, clock)
+            });
+            let engine = opened.await.map_err(|e| OpenError::Failed(e.to_string()))??;
+            return Ok(Store { engine: Engine::Sqlite(Arc::new(engine)) });
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            let engine = Postgres::open(url, options).await?;
+            return Ok(Store { engine: Engine::Postgres(Arc::new(engine)) });
+        }
+        let reason = "expected sqlite:PATH or postgres://USER@HOST/NAME".to_owned();
+        Err(OpenError::BadUrl { url: url.to_owned(), reason })
+    }
+
+    /// Which engine it is, for people.
+    pub fn engine_name(&self) -> &'static str {
+        match self.engine {
+            Engine::Sqlite(_) => "SQLite",
+            Engine::Postgres(_) => "PostgreSQL",
+        }
+    }
+
+    /// Runs a use case: load, step and one write set. The answer is on the disk when it comes.
+    pub async fn call(&self, call: Call) -> Result<Outcome, StoreError> {
+        ask!(self, e => e.call(call))
+    }
+
+    /// The database's time.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        match &self.engine {
+            Engine::Sqlite(e) => Ok(e.clock().now()),
+            Engine::Postgres(e) => e.now().await,
+        }
+    }
+
+    /// A record outside any turn.
+    pub async fn record(&self, key: RecordKey) -> Result<Option<StoredRecord>, StoreError> {
+        ask!(self, e => e.record(key))
+    }
+
+    /// Whom a unique name belongs to.
+    pub async fn name_owner(
+        &self,
+        kind: &'static str,
+        name: &str,
+    ) -> Result<Option<String>, StoreError> {
+        ask!(self, e => e.name_owner(kind, name.to_owned()))
+    }
+
+    /// The accounts whose names begin with `prefix`.
+    pub async fn accounts(&self, prefix: &str, limit: usize) -> Result<Vec<Account>, StoreError> {
+        ask!(self, e => e.accounts(prefix.to_owned(), limit))
+    }
+
+    /// A row of the journal with how it ended.
+    pub async fn transfer(
+        &self,
+        route: RouteKey,
+        id: TransferId,
+    ) -> Result<Option<StoredTransfer>, StoreError> {
+        ask!(self, e => e.transfer(route, id))
+    }
+
+    /// An account's journal, newest first, before the cursor of an earlier page.
+    pub async fn history(
+        &self,
+        of: AccountId,
+        before: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        ask!(self, e => e.history(of, before, limit))
+    }
+
+    /// The event log after a number.
+    pub async fn events(&self, after: i64, limit: usize) -> Result<Vec<LoggedEvent>, StoreError> {
+        ask!(self, e => e.events(after, limit))
+    }
+
+    /// The events that an agent is told of, after a number.
+    pub async fn inbox(
+        &self,
+        agent: AgentId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        ask!(self, e => e.inbox(agent, after, limit))
+    }
+
+    /// The balance of an account without a row: what came in less what went out.
+    pub async fn journal_balance(&self, id: AccountId) -> Result<i64, StoreError> {
+        ask!(self, e => e.journal_balance(id))
+    }
+
+    /// The end of the event log, as it moves.
+    pub fn head(&self) -> watch::Receiver<Head> {
+        match &self.engine {
+            Engine::Sqlite(e) => e.head(),
+            Engine::Postgres(e) => e.head(),
+        }
+    }
+
+    /// A fact about the database.
+    pub async fn meta(&self, key: &'static str) -> Result<Option<String>, StoreError> {
+        ask!(self, e => e.meta(key))
+    }
+
+    /// Sets a fact about the database unless it is set, and says what it is.
+    pub async fn meta_once(&self, key: &'static str, value: &str) -> Result<String, StoreError> {
+        ask!(self, e => e.meta_once(key, value.to_owned()))
+    }
+
+    /// Takes due jobs; nobody else gets them before the lease runs out.
+    pub async fn lease_jobs(&self, limit: usize, lease: Duration) -> Result<Vec<Job>, StoreError> {
+        ask!(self, e => e.lease_jobs(limit, lease))
+    }
+
+    /// Ends a leased job. `false`: the lease had run out and another has it.
+    pub async fn finish_job(&self, job: Job) -> Result<bool, StoreError> {
+        ask!(self, e => e.finish_job(job))
+    }
+
+    /// Notes a failed attempt: again at `retry_at`, or never.
+    pub async fn fail_job(
+        &self,
+        job: Job,
+        error: String,
+        retry_at: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        ask!(self, e => e.fail_job(job, error, retry_at))
+    }
+
+    /// Forgets a batch of expired nonces and idempotency keys. Says how many.
+    pub async fn drop_expired(&self) -> Result<usize, StoreError> {
+        ask!(self, e => e.drop_expired())
+    }
+
+    /// Sums up the accounts without a balance row, so that reading them stays cheap.
+    pub async fn roll_up(&self) -> Result<(), StoreError> {
+        ask!(self, e => e.roll_up())
+    }
+
+    /// Checks every invariant in one snapshot.
+    pub async fn audit(&self, progress: Progress) -> Result<Report, StoreError> {
+        ask!(self, e => e.audit(progress))
+    }
+}

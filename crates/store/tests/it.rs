@@ -1,0 +1,15 @@
+//! One suite over both engines: SQLite in a temporary folder, and a real PostgreSQL that the
+//! tests start themselves.
+
+#[path = "it/fixture.rs"]
+mod fixture;
+#[path = "it/jobs.rs"]
+mod jobs;
+#[path = "it/ledger.rs"]
+mod ledger;
+#[path = "it/log.rs"]
+mod log;
+#[path = "it/races.rs"]
+mod races;
+#[path = "it/schema.rs"]
+mod schema;

@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use skep_store::{Answer, Outcome, Store, StoreError};
+
+use crate::{
+    fixture::{Change::*, *},
+    on_both_engines,
+};
+
+/// Half of the callers post, half void; says how many of each won.
+async fn race(stores: &[Store], hold: u64) -> (usize, usize) {
+    let mut racers = Vec::new();
+    for n in 0..64_u64 {
+        let store = stores[n as usize % stores.len()].clone();
+        racers.push(tokio::spawn(async move {
+            let resolution = 1000 + hold * 100 + n;
+            let change = match n % 2 {
+                0 => Post(resolution, hold, None),
+                _ => Void(resolution, hold),
+            };
+            (n % 2 == 0, run(&store, vec![change]).await)
+        }));
+    }
+    let (mut posts, mut voids) = (0, 0);
+    for racer in racers {
+        match racer.await.unwrap() {
+            (true, word) if word == "done" => posts += 1,
+            (false, word) if word == "done" => voids += 1,
+            (_, word) => assert!(word.contains("was already"), "{word}"),
+        }
+    }
+    (posts, voids)
+}
+
+on_both_engines! {
+    async fn of_64_callers_exactly_one_resolves_a_hold(f: Fixture) {
+        run(&f.store, vec![Pay(1, outside(), wallet(1), 1000)]).await;
+        for hold in 2..8 {
+            run(&f.store, vec![Hold(hold, wallet(1), wallet(2), 100)]).await;
+            let (posts, voids) = race(std::slice::from_ref(&f.store), hold).await;
+            assert_eq!(posts + voids, 1);
+        }
+        f.audit_is_clean().await;
+    }
+
+    async fn parallel_spenders_never_overdraw(f: Fixture) {
+        run(&f.store, vec![Pay(1, outside(), wallet(1), 100)]).await;
+        let spend = |n: u64| {
+            let store = f.store.clone();
+            tokio::spawn(async move {
+                run(&store, vec![Pay(10 + n, wallet(1), wallet(2 + (n % 5) as u8), 3)]).await
+            })
+        };
+        let tasks: Vec<_> = (0..64).map(spend).collect();
+        let mut paid = 0;
+        for task in tasks {
+            paid += usize::from(task.await.unwrap() == "done");
+        }
+        assert_eq!(paid, 33);
+        assert_eq!(balance(&f.store, &wallet(1)).await, "1/0/0");
+        f.audit_is_clean().await;
+    }
+
+    async fn a_repeated_key_gets_the_stored_answer(f: Fixture) {
+        let with_key = |content: &str, n| {
+            let mut call = call(vec![Pay(n, outside(), wallet(1), 5)]);
+            call.guards.push(guard("agent", "key", content, START_MS + 1000));
+            call
+        };
+        let first = f.store.call(with_key("a", 1)).await.unwrap();
+        assert!(matches!(first, Outcome::Done(Answer { refused: false, .. })));
+        let again = f.store.call(with_key("a", 2)).await.unwrap();
+        assert!(matches!(again, Outcome::Replayed(Answer { refused: false, .. })));
+        let other = f.store.call(with_key("b", 3)).await.unwrap();
+        assert_eq!(other, Outcome::Conflict { guard: 0 });
+        assert_eq!(balance(&f.store, &wallet(1)).await, "5/0/0");
+        assert_eq!(f.store.drop_expired().await.unwrap(), 0);
+        f.clock.advance(Duration::from_secs(2));
+        assert_eq!(f.store.drop_expired().await.unwrap(), 1);
+        let fresh = f.store.call(with_key("b", 4)).await.unwrap();
+        assert!(matches!(fresh, Outcome::Done(_)), "what has expired is forgotten");
+    }
+
+    async fn a_refusal_uses_its_key_up_too(f: Fixture) {
+        let poor = || {
+            let mut call = call(vec![Pay(1, wallet(1), wallet(2), 5)]);
+            call.guards.push(guard("agent", "key", "a", START_MS + 1000));
+            call
+        };
+        let first = f.store.call(poor()).await.unwrap();
+        assert!(matches!(first, Outcome::Done(Answer { refused: true, .. })));
+        run(&f.store, vec![Pay(2, outside(), wallet(1), 5)]).await;
+        let again = f.store.call(poor()).await.unwrap();
+        assert!(matches!(again, Outcome::Replayed(Answer { refused: true, .. })));
+    }
+
+    async fn the_same_key_from_many_callers_runs_once(f: Fixture) {
+        let tasks: Vec<_> = (0..32_u64)
+            .map(|n| {
+                let store = f.store.clone();
+                tokio::spawn(async move {
+                    let mut call = call(vec![Pay(10 + n, outside(), wallet(1), 5)]);
+                    call.guards.push(guard("agent", "key", "same", START_MS + 1000));
+                    store.call(call).await.unwrap()
+                })
+            })
+            .collect();
+        let mut done = 0;
+        for task in tasks {
+            done += usize::from(matches!(task.await.unwrap(), Outcome::Done(_)));
+        }
+        assert_eq!(done, 1);
+        assert_eq!(balance(&f.store, &wallet(1)).await, "5/0/0");
+    }
+
+    async fn a_bug_in_one_call_leaves_the_others_alone(f: Fixture) {
+        let tasks: Vec<_> = (0..40_u64)
+            .map(|n| {
+                let store = f.store.clone();
+                tokio::spawn(async move {
+                    let mut call = call(vec![Pay(n, outside(), wallet(1), 1)]);
+                    if n % 10 == 0 {
+                        call.step = Box::new(|_| panic!("planted"));
+                    }
+                    store.call(call).await
+                })
+            })
+            .collect();
+        let mut bugs = 0;
+        for task in tasks {
+            bugs += usize::from(matches!(task.await.unwrap(), Err(StoreError::Bug(_))));
+        }
+        assert_eq!(bugs, 4);
+        assert_eq!(balance(&f.store, &wallet(1)).await, "36/0/0");
+        f.audit_is_clean().await;
+    }
+
+    async fn what_the_database_refuses_fails_alone(f: Fixture) {
+        // A name that two calls claim without having looked: the rules let it pass, the
+        // database does not.
+        let claim = |n: u64| {
+            let store = f.store.clone();
+            tokio::spawn(async move {
+                let mut call = call(vec![Pay(n, outside(), wallet(1), 1)]);
+                let mut step = call.step;
+                call.step = Box::new(move |turn| {
+                    if n < 2 {
+                        turn.claim_name("test", "same", n);
+                    }
+                    step(turn)
+                });
+                store.call(call).await.is_ok()
+            })
+        };
+        let tasks: Vec<_> = (0..30).map(claim).collect();
+        let mut good = 0;
+        for task in tasks {
+            good += usize::from(task.await.unwrap());
+        }
+        assert_eq!(good, 29);
+        assert_eq!(balance(&f.store, &wallet(1)).await, "29/0/0");
+        f.audit_is_clean().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_on_one_postgres_agree_on_one_winner() {
+    let f = Fixture::postgres().await;
+    let nodes = [f.store.clone(), f.second_node().await];
+    run(&f.store, vec![Pay(1, outside(), wallet(1), 1000)]).await;
+    for hold in 2..10 {
+        run(&nodes[hold as usize % 2], vec![Hold(hold, wallet(1), wallet(2), 100)]).await;
+        let (posts, voids) = race(&nodes, hold).await;
+        assert_eq!(posts + voids, 1);
+    }
+    f.audit_is_clean().await;
+}

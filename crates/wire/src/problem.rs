@@ -1,0 +1,22 @@
+//! Errors as they are answered: RFC 9457.
+
+use serde::{Deserialize, Serialize};
+
+/// `application/problem+json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Problem {
+    /// Where the code is explained.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    /// Stable: programs decide by it.
+    pub code: String,
+    /// What happened here, and what to do next.
+    pub detail: String,
+    /// Whether the same request may work later.
+    pub retryable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
