@@ -378,10 +378,6 @@ impl Book {
         {
             stored.resolution = Some(Resolution { id, kind, amount });
         }
-        if kind == Kind::Pending {
-            let stored = StoredTransfer { transfer: row.clone(), resolution: None };
-            self.transfers.insert(id, stored);
-        }
         self.journal.push(row);
         if kind.moves_money() && credit.purpose().has_balance_row() {
             let account = self.entry(&credit)?;

@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use skep_base::{
@@ -25,6 +26,24 @@ use crate::{
         Turn,
     },
 };
+
+/// How many commits there were, and how many calls they carried.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    groups: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Commits {
+    pub(crate) fn count(&self, calls: usize) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(calls as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        (self.groups.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed))
+    }
+}
 
 /// A guard with what was answered under it.
 #[derive(Clone, Debug)]
@@ -77,12 +96,13 @@ impl Group {
         let decision = catch_unwind(AssertUnwindSafe(|| (call.step)(&mut turn)))
             .unwrap_or_else(|_| Err(Bug("a step panicked".to_owned())))?;
         let answer = match decision {
+            Decision::Ignore(body) => return Ok(Outcome::Done(Answer { refused: true, body })),
             Decision::Refuse(body) => Answer { refused: true, body },
             Decision::Commit(body) => {
                 if turn.book.is_spoiled() {
                     return Err(Bug("a refused ledger page was to be committed".to_owned()));
                 }
-                self.take(turn);
+                self.take(turn, now);
                 Answer { refused: false, body }
             }
         };
@@ -151,13 +171,13 @@ impl Group {
     }
 
     /// Takes over what a turn wrote, so that the next call sees it.
-    fn take(&mut self, turn: Turn) {
+    fn take(&mut self, turn: Turn, now: Timestamp) {
         let Turn { writes, book, .. } = turn;
         for write in writes.records {
-            let now = StoredRecord { version: write.old_version + 1, body: write.body };
+            let next = StoredRecord { version: write.old_version + 1, body: write.body };
             self.changed_records.insert(write.key.clone());
             if let Some(slot) = self.records.get_mut(&write.key) {
-                slot.now = Some(now);
+                slot.now = Some(next);
             }
         }
         for (kind, name, owner) in writes.names {
@@ -172,7 +192,7 @@ impl Group {
             self.accounts.insert(account.id.clone(), account.clone());
         }
         for row in book.journal() {
-            self.note_transfer(row);
+            self.note_transfer(row, now);
         }
         self.journal.extend_from_slice(book.journal());
         self.new_debts.extend_from_slice(book.new_debts());
@@ -184,8 +204,8 @@ impl Group {
         }
     }
 
-    fn note_transfer(&mut self, row: &Transfer) {
-        let stored = StoredTransfer { transfer: row.clone(), resolution: None };
+    fn note_transfer(&mut self, row: &Transfer, at: Timestamp) {
+        let stored = StoredTransfer { transfer: row.clone(), at, resolution: None };
         self.transfers.insert(row.id, Some(stored));
         if let Some(pending) = row.pending
             && matches!(row.kind, Kind::Post | Kind::Void)

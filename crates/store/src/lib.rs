@@ -9,6 +9,7 @@
 
 pub mod account;
 pub mod audit;
+pub mod bench;
 pub mod book;
 mod clock;
 mod error;

@@ -26,6 +26,7 @@ use self::lane::{Lane, Waiting};
 use crate::{
     error::{OpenError, StoreError},
     event::Head,
+    group::Commits,
     store::Options,
     turn::{Call, Outcome},
 };
@@ -40,6 +41,7 @@ pub(crate) struct Postgres {
     queue: mpsc::Sender<Waiting>,
     head: watch::Receiver<Head>,
     clock: Option<Arc<dyn Clock>>,
+    commits: Arc<Commits>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -51,18 +53,30 @@ impl Postgres {
         let waiting = Arc::new(Mutex::new(waiting));
         let written = Arc::new(Notify::new());
         let (head_seen, head) = watch::channel(Head::START);
+        let commits = Arc::new(Commits::default());
         let mut tasks = Vec::new();
         for _ in 0..options.lanes.max(1) {
-            let lane = Lane::new(pool.clone(), waiting.clone(), written.clone(), &options.clock);
+            let lane = Lane {
+                pool: pool.clone(),
+                queue: waiting.clone(),
+                written: written.clone(),
+                clock: options.clock.clone(),
+                commits: commits.clone(),
+                last_now: Timestamp::from_ms(0),
+            };
             tasks.push(tokio::spawn(lane.run()).abort_handle());
         }
         let sequencer = sequencer::run(pool.clone(), written, head_seen);
         tasks.push(tokio::spawn(sequencer).abort_handle());
-        Ok(Postgres { pool, queue, head, clock: options.clock, tasks })
+        Ok(Postgres { pool, queue, head, clock: options.clock, commits, tasks })
     }
 
     pub(crate) fn head(&self) -> watch::Receiver<Head> {
         self.head.clone()
+    }
+
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.commits
     }
 
     pub(crate) async fn call(&self, call: Call) -> Result<Outcome, StoreError> {

@@ -1,6 +1,6 @@
 //! The embedded engine: SQLite with one writer, group commit and readers that never wait for it.
 
-mod apply;
+pub(crate) mod apply;
 mod audit;
 mod checkpoint;
 mod jobs;
@@ -19,10 +19,12 @@ use rusqlite::{Connection, OpenFlags};
 use skep_base::Clock;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use self::writer::{Command, Desk, Waiting, Work, WorkError, Writer};
+pub(crate) use self::writer::WorkError;
+use self::writer::{Command, Desk, Waiting, Work, Writer};
 use crate::{
     error::{OpenError, StoreError},
     event::Head,
+    group::Commits,
     migrate,
     turn::{Call, Outcome},
 };
@@ -48,8 +50,8 @@ pub enum Synchronous {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    path: PathBuf,
-    synchronous: Synchronous,
+    pub(crate) path: PathBuf,
+    pub(crate) synchronous: Synchronous,
 }
 
 /// A database in one file, with its threads.
@@ -61,6 +63,7 @@ pub(crate) struct Sqlite {
     readers: Mutex<Vec<Connection>>,
     reader_places: Semaphore,
     clock: Arc<dyn Clock>,
+    commits: Arc<Commits>,
     _checkpointer: checkpoint::Checkpointer,
     writer_thread: Option<std::thread::JoinHandle<()>>,
     /// Keeps a second process out; freed by the operating system whatever happens to us.
@@ -79,8 +82,10 @@ impl Sqlite {
         migrate(&mut conn)?;
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let (head_seen, head) = watch::channel(Head::START);
-        let writer =
-            Writer::new(settings.clone(), clock.clone(), queue, head_seen, conn).map_err(failed)?;
+        let commits = Arc::new(Commits::default());
+        let counted = commits.clone();
+        let writer = Writer::new(settings.clone(), clock.clone(), queue, head_seen, conn, counted)
+            .map_err(failed)?;
         let writer_thread = std::thread::Builder::new()
             .name("skep-writer".into())
             .spawn(move || writer.run())
@@ -94,6 +99,7 @@ impl Sqlite {
             readers: Mutex::default(),
             reader_places: Semaphore::new(READERS_MAX),
             clock,
+            commits,
             _checkpointer: checkpointer,
             writer_thread: Some(writer_thread),
             _lock: lock,
@@ -102,6 +108,10 @@ impl Sqlite {
 
     pub(crate) fn head(&self) -> watch::Receiver<Head> {
         self.head.clone()
+    }
+
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.commits
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -221,7 +231,7 @@ fn lock(path: &Path) -> Result<File, OpenError> {
 }
 
 /// A connection that may write.
-fn connect(settings: &Settings) -> rusqlite::Result<Connection> {
+pub(crate) fn connect(settings: &Settings) -> rusqlite::Result<Connection> {
     let conn = Connection::open(&settings.path)?;
     conn.set_prepared_statement_cache_capacity(128);
     conn.busy_timeout(Duration::from_millis(100))?;
@@ -249,7 +259,7 @@ fn connect_reader(settings: &Settings) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-fn migrate(conn: &mut Connection) -> Result<(), OpenError> {
+pub(crate) fn migrate(conn: &mut Connection) -> Result<(), OpenError> {
     let tx =
         conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failed)?;
     tx.execute_batch(

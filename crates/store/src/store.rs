@@ -101,6 +101,14 @@ impl Store {
         ask!(self, e => e.call(call))
     }
 
+    /// Commits of this node so far, and the calls that they carried.
+    pub fn commits(&self) -> (u64, u64) {
+        match &self.engine {
+            Engine::Sqlite(e) => e.commits().so_far(),
+            Engine::Postgres(e) => e.commits().so_far(),
+        }
+    }
+
     /// The database's time.
     pub async fn now(&self) -> Result<Timestamp, StoreError> {
         match &self.engine {

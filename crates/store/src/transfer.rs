@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use skep_base::{
-    Amount, Asset,
+    Amount, Asset, Timestamp,
     id::{DebtId, TransferId},
 };
 
@@ -98,6 +98,8 @@ pub struct Resolution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredTransfer {
     pub transfer: Transfer,
+    /// When it was written.
+    pub at: Timestamp,
     pub resolution: Option<Resolution>,
 }
 

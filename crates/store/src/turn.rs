@@ -88,11 +88,15 @@ pub struct Answer {
     pub body: String,
 }
 
-/// The step's word: write what the turn holds, or nothing but the guard.
+/// The step's word, with its answer as JSON.
 #[derive(Debug)]
 pub enum Decision {
+    /// Write what the turn holds.
     Commit(String),
+    /// Write nothing but the guards.
     Refuse(String),
+    /// Write nothing at all: whoever asked had no right to use a guard up.
+    Ignore(String),
 }
 
 /// The pure part of a use case.

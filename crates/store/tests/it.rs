@@ -1,6 +1,8 @@
 //! One suite over both engines: SQLite in a temporary folder, and a real PostgreSQL that the
 //! tests start themselves.
 
+#[path = "it/crash.rs"]
+mod crash;
 #[path = "it/fixture.rs"]
 mod fixture;
 #[path = "it/jobs.rs"]

@@ -1,7 +1,8 @@
 //! Real server processes: started, waited for, measured, killed.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -158,6 +159,44 @@ impl Drop for Child {
     }
 }
 
+/// How a command ended.
+#[derive(Debug)]
+pub struct Run {
+    pub status: ExitStatus,
+    /// Whether it was killed because its time was over.
+    pub killed: bool,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a command, and kills it and all that it started when it still runs after `limit`.
+pub fn run_until(command: &mut Command, limit: Duration) -> io::Result<Run> {
+    // Files, not pipes: nobody has to read while it runs, and a kill leaves them as they are.
+    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut child = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .spawn()?;
+    let ended = wait_until_end(&mut child, limit)?;
+    let status = match ended {
+        Some(status) => status,
+        None => {
+            rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL)?;
+            child.wait()?
+        }
+    };
+    let text = |file: &mut std::fs::File| {
+        let mut bytes = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (stdout, stderr) = (text(&mut stdout)?, text(&mut stderr)?);
+    Ok(Run { status, killed: ended.is_none(), stdout, stderr })
+}
+
 /// The resident memory of any process, from `/proc`.
 pub fn rss_kib(pid: u32) -> io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -252,6 +291,24 @@ mod tests {
         let pid = server.pid();
         drop(server);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_is_killed_with_all_that_it_started() {
+        let run = run_until(&mut sh("echo one; echo two >&2"), Duration::from_secs(60)).unwrap();
+        assert!(run.status.success() && !run.killed);
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("one\n", "two\n"));
+        let run = run_until(&mut sh("sleep 1000 & echo $!; wait"), Duration::from_secs(2));
+        let run = run.unwrap();
+        assert!(run.killed && !run.status.success());
+        let pid: u32 = run.stdout.trim().parse().unwrap();
+        // It dies a moment after the signal, and nobody may be there to wait for it.
+        let start = Instant::now();
+        let lives = || std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        while lives().is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(start.elapsed() < END_WITHIN, "{pid} still runs");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use skep_base::{
-    AgentId, Did, Timestamp,
+    AgentId, Did, Hash32, Timestamp,
     ed25519::{BadSignature, PublicKey, SecretKey, Signature},
     json::CanonicalError,
     wallet::{WalletKey, WalletSignature},
@@ -76,6 +76,13 @@ pub struct Binding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub operator: Option<Did>,
+    /// For people; says nothing about who it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// SHA-256 of the webhook's address: signed, yet the address is not shown to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub webhook_hash: Option<Hash32>,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub issued_at: Timestamp,
 }
@@ -100,10 +107,7 @@ pub struct RegisterAgent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub operator_signature: Option<Signature>,
-    /// For people; says nothing about who it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Where notices go. Without one the agent polls its inbox.
+    /// Where notices go; its hash stands in the binding. Without one the agent polls its inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_url: Option<String>,
 }
@@ -310,7 +314,7 @@ pub struct Agent {
     pub current_key: Option<PublicKey>,
     /// Oldest first.
     pub keys: Vec<AgentKey>,
-    /// The signed words of registration, as they were sent.
+    /// The signed words of registration, without the webhook's address.
     pub registration: RegisterAgent,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_recovery: Option<PendingRecovery>,

@@ -37,10 +37,14 @@ pub(super) async fn prepare(url: &str) -> Result<Config, OpenError> {
 pub(super) fn pool(config: Config, size: usize) -> Result<Pool, OpenError> {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_config(config, NoTls, recycling);
-    // A node that hangs in a transaction must not hold its locks for ever.
+    // A node that hangs in a transaction must not hold its locks for ever. And everything on the
+    // way of a write is found by its key: a plan that was made while the tables were empty, and
+    // reads them whole, must not outlive that.
     let session = format!(
         "set synchronous_commit = on; set idle_in_transaction_session_timeout = '30s';
-         set lock_timeout = '10s'; set statement_timeout = '600s'; set role {APP_ROLE}"
+         set lock_timeout = '10s'; set statement_timeout = '600s';
+         set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off;
+         set plan_cache_mode = force_generic_plan; set jit = off; set role {APP_ROLE}"
     );
     Pool::builder(manager)
         .max_size(size)

@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 use super::{describe, flush, load, load::Wanted};
 use crate::{
     error::StoreError,
-    group::Group,
+    group::{Commits, Group},
     turn::{Bug, Call, Outcome},
 };
 
@@ -28,11 +28,13 @@ pub(super) struct Waiting {
 }
 
 pub(super) struct Lane {
-    pool: Pool,
-    queue: Arc<Mutex<mpsc::Receiver<Waiting>>>,
-    written: Arc<Notify>,
-    clock: Option<Arc<dyn Clock>>,
-    last_now: Timestamp,
+    pub(super) pool: Pool,
+    pub(super) queue: Arc<Mutex<mpsc::Receiver<Waiting>>>,
+    /// Wakes the sequencer.
+    pub(super) written: Arc<Notify>,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) commits: Arc<Commits>,
+    pub(super) last_now: Timestamp,
 }
 
 /// Why a group was not committed.
@@ -72,16 +74,6 @@ impl GroupError {
 }
 
 impl Lane {
-    pub(super) fn new(
-        pool: Pool,
-        queue: Arc<Mutex<mpsc::Receiver<Waiting>>>,
-        written: Arc<Notify>,
-        clock: &Option<Arc<dyn Clock>>,
-    ) -> Lane {
-        let clock = clock.clone();
-        Lane { pool, queue, written, clock, last_now: Timestamp::from_ms(0) }
-    }
-
     pub(super) async fn run(mut self) {
         while let Some(group) = self.next_group().await {
             self.serve(group).await;
@@ -104,6 +96,7 @@ impl Lane {
         let error = match self.commit(&mut calls).await {
             Ok(outcomes) => {
                 self.written.notify_one();
+                self.commits.count(calls.len());
                 for (waiting, outcome) in calls.into_iter().zip(outcomes) {
                     // A caller that no longer listens has lost the answer, not the write.
                     let _ = waiting.answer.send(outcome.map_err(StoreError::from));

@@ -84,7 +84,8 @@ pub(super) async fn load(
     for row in &transfers {
         let transfer = transfer_row(row)?;
         accounts.extend(accounts_of(&transfer));
-        let stored = StoredTransfer { transfer, resolution: None };
+        let stored =
+            StoredTransfer { transfer, at: Timestamp::from_ms(row.get(10)), resolution: None };
         group.transfers.insert(stored.transfer.id, Some(stored));
     }
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution

@@ -108,7 +108,8 @@ impl Postgres {
         };
         let rows = self.ask(RESOLUTIONS, &[&key[0], &key[1]]).await?;
         let resolution = rows.first().map(resolution_row).transpose()?;
-        Ok(Some(StoredTransfer { transfer: transfer_row(&row)?, resolution }))
+        let at = Timestamp::from_ms(row.get(10));
+        Ok(Some(StoredTransfer { transfer: transfer_row(&row)?, at, resolution }))
     }
 
     pub(crate) async fn history(

@@ -137,12 +137,14 @@ pub(super) fn stored_transfer(
     let transfer = conn
         .prepare_cached(
             "select id, route_key, kind, debit_account, credit_account, amount, held_change,
-                    pending_id, debt_id, budget_account
+                    pending_id, debt_id, budget_account, at
              from transfers where route_key = ?1 and id = ?2",
         )?
-        .query_row((route.as_str(), id.to_string()), transfer_row)
+        .query_row((route.as_str(), id.to_string()), |row| {
+            Ok((transfer_row(row)?, Timestamp::from_ms(row.get(10)?)))
+        })
         .optional()?;
-    let Some(transfer) = transfer else {
+    let Some((transfer, at)) = transfer else {
         return Ok(None);
     };
     let resolution = conn
@@ -153,7 +155,7 @@ pub(super) fn stored_transfer(
             Ok(Resolution { id: parsed(row, 0)?, kind: kind(row, 1)?, amount: amount(row, 2)? })
         })
         .optional()?;
-    Ok(Some(StoredTransfer { transfer, resolution }))
+    Ok(Some(StoredTransfer { transfer, at, resolution }))
 }
 
 pub(super) fn transfer_row(row: &Row<'_>) -> rusqlite::Result<Transfer> {
@@ -291,7 +293,7 @@ fn write_money(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkErr
     Ok(())
 }
 
-pub(super) fn write_account(
+pub(crate) fn write_account(
     conn: &Connection,
     account: &Account,
     now: i64,
@@ -334,7 +336,7 @@ pub(super) fn write_account(
     must_hit(hit, id)
 }
 
-pub(super) fn write_transfer(conn: &Connection, row: &Transfer, now: i64) -> Result<(), WorkError> {
+pub(crate) fn write_transfer(conn: &Connection, row: &Transfer, now: i64) -> Result<(), WorkError> {
     conn.prepare_cached(
         "insert into transfers (route_key, id, kind, debit_account, credit_account, asset, amount,
                                 held_change, pending_id, debt_id, budget_account, at)

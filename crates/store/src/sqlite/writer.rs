@@ -17,7 +17,7 @@ use super::{Settings, apply, connect};
 use crate::{
     error::StoreError,
     event::Head,
-    group::Group,
+    group::{Commits, Group},
     turn::{Bug, Call, Outcome},
 };
 
@@ -52,7 +52,7 @@ pub(super) struct Waiting {
 
 /// Why a piece of work is undone.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WorkError {
+pub(crate) enum WorkError {
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
     #[error("{0}")]
@@ -90,6 +90,7 @@ pub(super) struct Writer {
     conn: Connection,
     head: Head,
     last_now: Timestamp,
+    commits: Arc<Commits>,
 }
 
 impl Writer {
@@ -99,11 +100,12 @@ impl Writer {
         commands: mpsc::Receiver<Command>,
         head_seen: watch::Sender<Head>,
         conn: Connection,
+        commits: Arc<Commits>,
     ) -> rusqlite::Result<Writer> {
         let head = read_head(&conn)?;
         let last_now = last_time(&conn)?;
         head_seen.send_replace(head);
-        Ok(Writer { settings, clock, commands, head_seen, conn, head, last_now })
+        Ok(Writer { settings, clock, commands, head_seen, conn, head, last_now, commits })
     }
 
     pub(super) fn run(mut self) {
@@ -127,6 +129,7 @@ impl Writer {
         let result = self.fill_group(first, &mut calls, &mut works, &mut restart_log);
         match result {
             Ok(()) => {
+                self.commits.count(calls.len());
                 self.head_seen.send_if_modified(|seen| {
                     let moved = *seen != self.head;
                     *seen = self.head;

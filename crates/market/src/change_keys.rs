@@ -1,0 +1,241 @@
+//! Rotation, recovery, revocation and attachment: every change of an agent's keys.
+
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Timestamp, ed25519::PublicKey};
+use skep_store::{Job, JobDraft, Load, Lock, RouteKey, Turn};
+use skep_wire::identity::{Agent, KeyChange, Statement};
+
+use crate::{
+    Answered, Failure, Market, Refusal,
+    answer::Stop,
+    identity::{AgentRecord, KeyEffect, KeyInput, SignedBy, agent_key, step},
+    register::{NAME_KEY, bad_signature, check_fresh},
+};
+
+/// The job that ends a recovery's delay.
+pub(crate) const RECOVERY_JOB: &str = "recovery";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RecoveryJob {
+    agent_id: AgentId,
+    new_key: PublicKey,
+    proof: serde_json::Value,
+}
+
+impl Market {
+    /// Carries out a signed change of keys. A statement that was carried out is refused the second
+    /// time: its old key is no longer current.
+    pub async fn change_keys(
+        &self,
+        agent: &AgentId,
+        change: KeyChange,
+    ) -> Result<Answered<Agent>, Failure> {
+        let (named, issued_at) = subject(&change);
+        if named != *agent {
+            let what = format!("the statement is about {named}, not about {agent}");
+            return Err(Refusal::BadStatement { what }.into());
+        }
+        let known = self.agent_record(agent).await?;
+        let input = self.check_change(&known, change).await?;
+        self.apply(*agent, Some(issued_at), input, None).await
+    }
+
+    /// Ends the delay of a recovery, by its timer.
+    pub(crate) async fn finish_recovery(&self, job: &Job) -> Result<(), Failure> {
+        let parsed: Result<RecoveryJob, _> = serde_json::from_str(&job.body);
+        let Ok(RecoveryJob { agent_id, new_key, proof }) = parsed else {
+            let what = format!("job {} is unreadable", job.id);
+            return Err(Refusal::BadStatement { what }.into());
+        };
+        let input = KeyInput::FinishRecovery { new_key, proof };
+        self.apply(agent_id, None, input, Some(job.clone())).await.map(|_| ())
+    }
+
+    async fn apply(
+        &self,
+        agent: AgentId,
+        issued_at: Option<Timestamp>,
+        input: KeyInput,
+        job: Option<Job>,
+    ) -> Result<Answered<Agent>, Failure> {
+        let record_key = agent_key(&agent);
+        let mut load =
+            Load { records: vec![(record_key.clone(), Lock::Exclusive)], ..Load::default() };
+        if let Some(new_key) = brought_in(&input) {
+            load.names.push((NAME_KEY, new_key.to_string()));
+        }
+        self.run(load, vec![], move |turn| {
+            if let Some(issued_at) = issued_at {
+                check_fresh(turn.now(), issued_at)?;
+            }
+            let unknown = Refusal::UnknownAgent { agent: agent.to_string() };
+            let record: AgentRecord = turn.record(&record_key)?.ok_or(unknown)?;
+            if let Some(job) = &job {
+                turn.end_job(skep_store::JobEnd { route: job.route.clone(), id: job.id });
+            }
+            let timer = record.timer_end();
+            let (mut record, effects) =
+                step(record, turn.now(), input.clone()).map_err(Refusal::from)?;
+            for effect in effects {
+                match effect {
+                    KeyEffect::ClaimKey(key) => claim(turn, &key, &agent)?,
+                    KeyEffect::StopTimer => {
+                        record.recovery_timer = None;
+                        timer.clone().into_iter().for_each(|end| turn.end_job(end));
+                    }
+                    KeyEffect::StartTimer { at, new_key, proof } => {
+                        let body = RecoveryJob { agent_id: agent, new_key, proof };
+                        record.recovery_timer = Some(start_timer(turn, at, &body)?);
+                    }
+                    KeyEffect::Record(kind) => {
+                        turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
+                    }
+                }
+            }
+            turn.put(&record_key, &record)?;
+            Ok(record.agent)
+        })
+        .await
+    }
+
+    /// Checks every signature of a change and says who signed.
+    async fn check_change(
+        &self,
+        known: &AgentRecord,
+        change: KeyChange,
+    ) -> Result<KeyInput, Failure> {
+        let proof = serde_json::to_value(&change).unwrap_or_default();
+        Ok(match change {
+            KeyChange::Rotate {
+                statement,
+                wallet_signature,
+                old_key_signature,
+                new_key_signature,
+            } => {
+                if statement.wallet_signer(&wallet_signature) != Some(statement.agent_id) {
+                    return Err(bad_signature("wallet", "rotation").into());
+                }
+                verify(&statement, &statement.old_key, &old_key_signature, "old key")?;
+                verify(&statement, &statement.new_key, &new_key_signature, "new key")?;
+                let (old_key, new_key) = (statement.old_key, statement.new_key);
+                KeyInput::Rotate { old_key, new_key, proof }
+            }
+            KeyChange::Recover { statement, recovery_signature, new_key_signature } => {
+                let recovery = known.recovery_key().cloned();
+                if let Some(key) = &recovery {
+                    verify(&statement, key, &recovery_signature, "recovery key")?;
+                }
+                verify(&statement, &statement.new_key, &new_key_signature, "new key")?;
+                let by = SignedBy { recovery, ..SignedBy::default() };
+                let (old_key, new_key) = (statement.old_key, statement.new_key);
+                KeyInput::Recover { old_key, new_key, by, proof }
+            }
+            KeyChange::CancelRecovery { statement, wallet_signature, key_signature } => {
+                let wallet = wallet_signed(&statement, statement.agent_id, wallet_signature)?;
+                let key = key_signed(&statement, known.current_key(), key_signature)?;
+                let by = SignedBy { wallet, key, recovery: None };
+                KeyInput::CancelRecovery { new_key: statement.new_key, by }
+            }
+            KeyChange::Revoke {
+                statement,
+                wallet_signature,
+                key_signature,
+                recovery_signature,
+            } => {
+                let wallet = wallet_signed(&statement, statement.agent_id, wallet_signature)?;
+                let key = key_signed(&statement, Some(&statement.key), key_signature)?;
+                let recovery = key_signed(&statement, known.recovery_key(), recovery_signature)?;
+                let by = SignedBy { wallet, key, recovery };
+                let compromised_since = statement.compromised_since;
+                KeyInput::Revoke { key: statement.key, by, compromised_since }
+            }
+            KeyChange::Attach { statement, key_signature, operator_signature } => {
+                let current = known.current_key().ok_or(Refusal::KeyNotCurrent)?.clone();
+                verify(&statement, &current, &key_signature, "agent's key")?;
+                let operator_key = self.operator_public_key(&statement.operator).await?;
+                verify(&statement, &operator_key, &operator_signature, "operator")?;
+                KeyInput::Attach { key: current, operator: statement.operator }
+            }
+        })
+    }
+}
+
+/// Whom a change is about, and when it was said.
+fn subject(change: &KeyChange) -> (AgentId, Timestamp) {
+    match change {
+        KeyChange::Rotate { statement: s, .. } | KeyChange::Recover { statement: s, .. } => {
+            (s.agent_id, s.issued_at)
+        }
+        KeyChange::CancelRecovery { statement: s, .. } => (s.agent_id, s.issued_at),
+        KeyChange::Revoke { statement: s, .. } => (s.agent_id, s.issued_at),
+        KeyChange::Attach { statement: s, .. } => (s.agent_id, s.issued_at),
+    }
+}
+
+fn brought_in(input: &KeyInput) -> Option<&PublicKey> {
+    match input {
+        KeyInput::Rotate { new_key, .. }
+        | KeyInput::Recover { new_key, .. }
+        | KeyInput::FinishRecovery { new_key, .. } => Some(new_key),
+        KeyInput::CancelRecovery { .. } | KeyInput::Revoke { .. } | KeyInput::Attach { .. } => None,
+    }
+}
+
+fn verify<S: Statement>(
+    statement: &S,
+    key: &PublicKey,
+    signature: &skep_base::ed25519::Signature,
+    signer: &str,
+) -> Result<(), Refusal> {
+    statement.verify(key, signature).map_err(|_| bad_signature(signer, S::TYPE))
+}
+
+/// A signature that is given must hold; one that is absent proves nothing.
+fn wallet_signed<S: Statement>(
+    statement: &S,
+    agent: AgentId,
+    signature: Option<skep_base::wallet::WalletSignature>,
+) -> Result<bool, Refusal> {
+    match signature {
+        None => Ok(false),
+        Some(s) if statement.wallet_signer(&s) == Some(agent) => Ok(true),
+        Some(_) => Err(bad_signature("wallet", S::TYPE)),
+    }
+}
+
+fn key_signed<S: Statement>(
+    statement: &S,
+    key: Option<&PublicKey>,
+    signature: Option<skep_base::ed25519::Signature>,
+) -> Result<Option<PublicKey>, Refusal> {
+    let Some(signature) = signature else { return Ok(None) };
+    let Some(key) = key else { return Err(bad_signature("key", S::TYPE)) };
+    verify(statement, key, &signature, "key")?;
+    Ok(Some(key.clone()))
+}
+
+fn claim(turn: &mut Turn, key: &PublicKey, agent: &AgentId) -> Result<(), Stop> {
+    if turn.name_owner(NAME_KEY, &key.to_string())?.is_some() {
+        return Err(Refusal::KeyTaken.into());
+    }
+    turn.claim_name(NAME_KEY, &key.to_string(), agent);
+    Ok(())
+}
+
+fn start_timer(
+    turn: &mut Turn,
+    at: Timestamp,
+    body: &RecoveryJob,
+) -> Result<(String, skep_base::id::JobId), Stop> {
+    let body_json = serde_json::to_string(body)
+        .map_err(|e| skep_store::Bug(format!("a timer is not JSON: {e}")))?;
+    let route = body.agent_id.to_string();
+    let id = turn.job(JobDraft {
+        route: RouteKey::of(&route),
+        kind: RECOVERY_JOB,
+        destination: String::new(),
+        due_at: at,
+        body: body_json,
+    });
+    Ok((route, id))
+}

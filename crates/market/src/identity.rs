@@ -1,0 +1,295 @@
+//! An agent's keys as a machine: registered, rotated, revoked, recovered.
+//!
+//! Signatures are checked before; an input carries the keys that signed it, and the machine
+//! decides whether they are the right ones now.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Did, Timestamp, ed25519::PublicKey};
+use skep_store::{JobEnd, RecordKey};
+use skep_wire::identity::{Agent, AgentKey, PendingRecovery};
+
+/// No money leaves for so long after a key changed: time to notice a thief.
+pub const ROTATION_FREEZE: Duration = Duration::from_secs(24 * 3600);
+/// How long a recovery waits for the wallet or the old key to object.
+pub const RECOVERY_DELAY: Duration = Duration::from_secs(72 * 3600);
+/// How many keys an agent may have had: its chain stays short enough to follow.
+pub const KEYS_MAX: usize = 1000;
+
+/// Where an agent's record is.
+pub(crate) fn agent_key(agent: &AgentId) -> RecordKey {
+    RecordKey::own("agent", agent)
+}
+
+/// An agent as it is stored: what everybody may see, and what only the node needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRecord {
+    pub agent: Agent,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_url: Option<String>,
+    /// The timer of a recovery that waits: its route and id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_timer: Option<(String, skep_base::id::JobId)>,
+}
+
+impl AgentRecord {
+    /// The key that may sign now.
+    pub fn current_key(&self) -> Option<&PublicKey> {
+        self.agent.current_key.as_ref()
+    }
+
+    pub(crate) fn recovery_key(&self) -> Option<&PublicKey> {
+        self.agent.registration.binding.recovery_key.as_ref()
+    }
+
+    pub(crate) fn timer_end(&self) -> Option<JobEnd> {
+        let (route, id) = self.recovery_timer.as_ref()?;
+        Some(JobEnd { route: skep_store::RouteKey::of(route), id: *id })
+    }
+}
+
+/// Who signed a statement, each signature already checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignedBy {
+    pub wallet: bool,
+    /// The Ed25519 key that signed as the agent's.
+    pub key: Option<PublicKey>,
+    /// The key that signed as the recovery key.
+    pub recovery: Option<PublicKey>,
+}
+
+/// What can happen to an agent's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyInput {
+    /// Wallet, old key and new key agree.
+    Rotate {
+        old_key: PublicKey,
+        new_key: PublicKey,
+        proof: serde_json::Value,
+    },
+    /// The recovery key brings in a new one, after a delay.
+    Recover {
+        old_key: PublicKey,
+        new_key: PublicKey,
+        by: SignedBy,
+        proof: serde_json::Value,
+    },
+    /// The delay is over.
+    FinishRecovery {
+        new_key: PublicKey,
+        proof: serde_json::Value,
+    },
+    CancelRecovery {
+        new_key: PublicKey,
+        by: SignedBy,
+    },
+    Revoke {
+        key: PublicKey,
+        by: SignedBy,
+        compromised_since: Option<Timestamp>,
+    },
+    Attach {
+        key: PublicKey,
+        operator: Did,
+    },
+}
+
+/// What has to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyEffect {
+    /// Nobody else may have this key.
+    ClaimKey(PublicKey),
+    /// Come back at this time.
+    StartTimer {
+        at: Timestamp,
+        new_key: PublicKey,
+        proof: serde_json::Value,
+    },
+    StopTimer,
+    /// Tell the log.
+    Record(&'static str),
+}
+
+/// Why a change of keys is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum KeyRefusal {
+    #[error("the statement replaces a key that is not the agent's current one")]
+    OldKeyNotCurrent,
+    #[error("the agent's key is revoked: only a recovery can bring in a new one")]
+    KeyRevoked,
+    #[error("the agent registered no recovery key")]
+    NoRecoveryKey,
+    #[error("the recovery key that signed is not the one that was registered")]
+    NotTheRecoveryKey,
+    #[error("a recovery is waiting already; cancel it first")]
+    RecoveryWaiting,
+    #[error("no such recovery is waiting")]
+    NoRecoveryWaiting,
+    #[error("the recovery takes effect at {effective_at}, not before")]
+    RecoveryTooEarly { effective_at: Timestamp },
+    #[error("neither the wallet nor the agent's current key signed")]
+    NotSignedByOwner,
+    #[error("the agent never had this key")]
+    UnknownKey,
+    #[error("this key is revoked already")]
+    AlreadyRevoked,
+    #[error("this key was used before; make a fresh one")]
+    KeyUsedBefore,
+    #[error("compromised_since lies in the future")]
+    CompromisedInFuture,
+    #[error("the agent has had {KEYS_MAX} keys; register a new agent")]
+    TooManyKeys,
+}
+
+/// Advances an agent's keys by one input. Decisions 1, 2 and 2a of the spec notes.
+pub fn step(
+    mut record: AgentRecord,
+    now: Timestamp,
+    input: KeyInput,
+) -> Result<(AgentRecord, Vec<KeyEffect>), KeyRefusal> {
+    match input {
+        KeyInput::Rotate { old_key, new_key, proof } => {
+            let current = record.current_key().ok_or(KeyRefusal::KeyRevoked)?;
+            if *current != old_key {
+                return Err(KeyRefusal::OldKeyNotCurrent);
+            }
+            check_fresh(&record, &new_key)?;
+            // The owner is here with both keys: whatever recovery was waiting is off.
+            let mut effects = stop_recovery(&mut record);
+            effects.push(KeyEffect::ClaimKey(new_key.clone()));
+            replace_key(&mut record, now, new_key, proof);
+            effects.push(KeyEffect::Record("agent.key_rotated"));
+            Ok((record, effects))
+        }
+        KeyInput::Recover { old_key, new_key, by, proof } => {
+            let registered = record.recovery_key().ok_or(KeyRefusal::NoRecoveryKey)?;
+            if by.recovery.as_ref() != Some(registered) {
+                return Err(KeyRefusal::NotTheRecoveryKey);
+            }
+            if record.agent.pending_recovery.is_some() {
+                return Err(KeyRefusal::RecoveryWaiting);
+            }
+            if record.agent.keys.last().map(|k| &k.public_key) != Some(&old_key) {
+                return Err(KeyRefusal::OldKeyNotCurrent);
+            }
+            check_fresh(&record, &new_key)?;
+            let at = now.plus(RECOVERY_DELAY);
+            record.agent.pending_recovery =
+                Some(PendingRecovery { new_key: new_key.clone(), effective_at: at });
+            let timer = KeyEffect::StartTimer { at, new_key, proof };
+            Ok((record, vec![timer, KeyEffect::Record("agent.recovery_started")]))
+        }
+        KeyInput::FinishRecovery { new_key, proof } => {
+            let waiting = waiting_recovery(&record, &new_key)?;
+            if now < waiting.effective_at {
+                let effective_at = waiting.effective_at;
+                return Err(KeyRefusal::RecoveryTooEarly { effective_at });
+            }
+            check_fresh(&record, &new_key)?;
+            let mut effects = stop_recovery(&mut record);
+            effects.push(KeyEffect::ClaimKey(new_key.clone()));
+            replace_key(&mut record, now, new_key, proof);
+            effects.push(KeyEffect::Record("agent.key_recovered"));
+            Ok((record, effects))
+        }
+        KeyInput::CancelRecovery { new_key, by } => {
+            waiting_recovery(&record, &new_key)?;
+            if !signed_by_owner(&record, &by) {
+                return Err(KeyRefusal::NotSignedByOwner);
+            }
+            let mut effects = stop_recovery(&mut record);
+            effects.push(KeyEffect::Record("agent.recovery_cancelled"));
+            Ok((record, effects))
+        }
+        KeyInput::Revoke { key, by, compromised_since } => {
+            revoke(record, now, &key, &by, compromised_since)
+        }
+        KeyInput::Attach { key, operator } => {
+            if record.current_key() != Some(&key) {
+                return Err(KeyRefusal::NotSignedByOwner);
+            }
+            record.agent.operator = operator;
+            Ok((record, vec![KeyEffect::Record("agent.operator_attached")]))
+        }
+    }
+}
+
+fn revoke(
+    mut record: AgentRecord,
+    now: Timestamp,
+    key: &PublicKey,
+    by: &SignedBy,
+    compromised_since: Option<Timestamp>,
+) -> Result<(AgentRecord, Vec<KeyEffect>), KeyRefusal> {
+    let by_itself = by.key.as_ref() == Some(key);
+    let by_recovery = by.recovery.is_some() && by.recovery.as_ref() == record.recovery_key();
+    if !by.wallet && !by_itself && !by_recovery {
+        return Err(KeyRefusal::NotSignedByOwner);
+    }
+    if compromised_since.is_some_and(|since| since > now) {
+        return Err(KeyRefusal::CompromisedInFuture);
+    }
+    let listed = record.agent.keys.iter_mut().find(|k| k.public_key == *key);
+    let listed = listed.ok_or(KeyRefusal::UnknownKey)?;
+    if listed.revoked_at.is_some() && listed.compromised_since <= compromised_since {
+        return Err(KeyRefusal::AlreadyRevoked);
+    }
+    listed.revoked_at = listed.revoked_at.or(Some(now));
+    listed.compromised_since = compromised_since;
+    if record.current_key() == Some(key) {
+        record.agent.current_key = None;
+    }
+    Ok((record, vec![KeyEffect::Record("agent.key_revoked")]))
+}
+
+fn check_fresh(record: &AgentRecord, new_key: &PublicKey) -> Result<(), KeyRefusal> {
+    let known = record.agent.keys.iter().any(|k| k.public_key == *new_key);
+    if known || record.recovery_key() == Some(new_key) {
+        return Err(KeyRefusal::KeyUsedBefore);
+    }
+    if record.agent.keys.len() >= KEYS_MAX {
+        return Err(KeyRefusal::TooManyKeys);
+    }
+    Ok(())
+}
+
+fn waiting_recovery<'a>(
+    record: &'a AgentRecord,
+    new_key: &PublicKey,
+) -> Result<&'a PendingRecovery, KeyRefusal> {
+    let waiting = record.agent.pending_recovery.as_ref();
+    waiting.filter(|w| w.new_key == *new_key).ok_or(KeyRefusal::NoRecoveryWaiting)
+}
+
+fn signed_by_owner(record: &AgentRecord, by: &SignedBy) -> bool {
+    by.wallet || (by.key.is_some() && by.key.as_ref() == record.current_key())
+}
+
+fn stop_recovery(record: &mut AgentRecord) -> Vec<KeyEffect> {
+    match record.agent.pending_recovery.take() {
+        Some(_) => vec![KeyEffect::StopTimer],
+        None => Vec::new(),
+    }
+}
+
+fn replace_key(
+    record: &mut AgentRecord,
+    now: Timestamp,
+    new_key: PublicKey,
+    proof: serde_json::Value,
+) {
+    if let Some(old) = record.agent.keys.last_mut() {
+        old.revoked_at = old.revoked_at.or(Some(now));
+    }
+    record.agent.current_key = Some(new_key.clone());
+    record.agent.money_frozen_until = Some(now.plus(ROTATION_FREEZE));
+    record.agent.keys.push(AgentKey {
+        public_key: new_key,
+        since: now,
+        revoked_at: None,
+        compromised_since: None,
+        proof,
+    });
+}
