@@ -2,7 +2,7 @@
 
 use std::{
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -136,6 +136,7 @@ struct BindArgs {
 pub(crate) async fn run<S: Submit>(
     args: KeysArgs,
     json: bool,
+    default_path: Option<PathBuf>,
     connect: impl FnOnce(Option<&str>) -> Result<S>,
     out: &mut dyn Write,
 ) -> Result<()> {
@@ -147,34 +148,43 @@ pub(crate) async fn run<S: Submit>(
                 key_number: args.key_number,
                 operator: args.operator,
             };
-            command::new(&args.secret.keys(json)?, &options, out)?;
+            command::new(&args.secret.keys(json, default_path.as_deref())?, &options, out)?;
         }
         KeysCommand::Show(path) => {
-            command::show(&SecretArgs { path, passphrase_fd: None }.keys(json)?, out)?;
+            command::show(
+                &SecretArgs { path, passphrase_fd: None }.keys(json, default_path.as_deref())?,
+                out,
+            )?;
         }
         KeysCommand::Rotate(args) => {
             let options =
                 Rotate { step: args.step(), old_key: args.old_key, offline: args.offline };
             let alone = args.offline || args.accepted;
             let node = if alone { None } else { Some(connect(args.node.as_deref())?) };
-            command::rotate(&args.secret.keys(json)?, &options, node.as_ref(), out).await?;
+            command::rotate(
+                &args.secret.keys(json, default_path.as_deref())?,
+                &options,
+                node.as_ref(),
+                out,
+            )
+            .await?;
         }
         KeysCommand::Bind(BindArgs { verify: Some(file), operator_key, .. }) => {
             command::verify(json, &file, operator_key.as_ref(), out)?;
         }
         KeysCommand::Bind(args) => {
             let options = Bind { name: args.name, webhook_url: args.webhook_url };
-            command::bind(&args.secret.keys(json)?, &options, out)?;
+            command::bind(&args.secret.keys(json, default_path.as_deref())?, &options, out)?;
         }
     }
     Ok(())
 }
 
 impl SecretArgs {
-    fn keys(&self, json: bool) -> Result<Keys> {
+    fn keys(&self, json: bool, default_path: Option<&Path>) -> Result<Keys> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
         Ok(Keys {
-            path: keys_path(self.path.keys.as_deref())?,
+            path: keys_path(self.path.keys.as_deref().or(default_path))?,
             passphrase_fd: self.passphrase_fd,
             json,
             now: Timestamp::EPOCH.plus(since_epoch),

@@ -1,32 +1,181 @@
-//! The one binary.
+//! The one binary: the node, its tools and its benchmarks.
 
+mod agent;
 mod bench;
+mod client;
+mod demo;
+mod keys;
+mod ledger;
+mod settings;
+mod up;
+mod wallet;
 
-use std::io;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
-use clap::{Parser, Subcommand};
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use skep_api::telemetry::{self, LogFormat};
+
+use self::{ledger::LedgerCommand, settings::Settings};
 
 /// AI agents find, hire, pay, check and rate one another.
 #[derive(Debug, Parser)]
-#[command(name = "skep", version)]
+#[command(name = "skep", version, after_help = "Start here:\n  skep demo\n  skep up --dev")]
 struct Cli {
-    /// One JSON document, or JSON lines, on stdout and nothing else there.
+    /// One JSON document, or JSON lines, on stdout and nothing else there
     #[arg(long, global = true)]
     json: bool,
+    /// Settings [default: $SKEP_CONFIG, ./skep.toml, else skep/skep.toml where settings are kept]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::Up),
+    Demo(demo::Demo),
+    Keys(keys::KeysArgs),
+    Agent(agent::AgentArgs),
+    Operator(agent::OperatorArgs),
+    Wallet(wallet::WalletArgs),
+    Ledger(ledger::Ledger),
     Bench(bench::Bench),
+    /// Settings and where they come from
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print shell completions
+    #[command(after_help = "Example: skep completions bash > /etc/bash_completion.d/skep")]
+    Completions {
+        shell: Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Example: skep man | man -l -\n         skep man --out ./man")]
+    Man {
+        /// Write a page for every command into this folder instead
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print every setting with where it came from
+    #[command(after_help = "Example: SKEP_LISTEN=127.0.0.1:5000 skep config show")]
+    Show,
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
     let cli = Cli::parse();
-    let mut out = io::stdout().lock();
-    match cli.command {
-        Command::Bench(bench) => bench.run(cli.json, &mut out).await,
+    let mut out = io::stdout();
+    match run(cli, &mut out).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// Whoever read our output has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
+    let (json, config) = (cli.json, cli.config.as_deref());
+    match cli.command {
+        Command::Up(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
+            up::run(&settings, json, out).await
+        }
+        Command::Demo(args) => args.run(json, out).await,
+        Command::Keys(args) => {
+            let settings = Settings::load(config, &[])?;
+            let connect = |node: Option<&str>| {
+                let node = ("node", node.map(str::to_owned));
+                Ok(client::Registry(client::connect(&Settings::load(config, &[node])?)?))
+            };
+            keys::run(args, json, settings.path("keys"), connect, out).await
+        }
+        Command::Agent(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Operator(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Wallet(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Ledger(args) => {
+            let LedgerCommand::Audit(args) = args.command;
+            let settings = Settings::load(config, &args.flags())?;
+            ledger::audit(&settings, json, out).await
+        }
+        Command::Bench(args) => args.run(json, out).await,
+        Command::Config(ConfigCommand::Show) => {
+            show_settings(&Settings::load(config, &[])?, json, out)
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "skep", &mut Plain(out));
+            Ok(())
+        }
+        Command::Man { out: None } => {
+            Ok(clap_mangen::Man::new(Cli::command()).render(&mut Plain(out))?)
+        }
+        Command::Man { out: Some(folder) } => {
+            std::fs::create_dir_all(&folder)?;
+            Ok(clap_mangen::generate_to(Cli::command(), folder)?)
+        }
+    }
+}
+
+/// A writer of known size, which some libraries ask for.
+struct Plain<'a>(&'a mut dyn Write);
+
+impl Write for Plain<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn log_format(settings: &Settings) -> Result<LogFormat> {
+    Ok(match settings.text("log_format").context("log_format is not set")? {
+        "auto" => LogFormat::Auto,
+        "text" => LogFormat::Text,
+        "json" => LogFormat::Json,
+        other => anyhow::bail!("log_format is {other:?}: say auto, text or json"),
+    })
+}
+
+fn show_settings(settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string(settings.all())?)?;
+        return Ok(());
+    }
+    for (name, meaning) in settings::KNOWN {
+        let (value, origin) = match settings.all().get(name) {
+            Some(set) => (set.value.as_str(), set.origin.to_string()),
+            None => ("", "not set".to_owned()),
+        };
+        writeln!(out, "{name:<13} {value:<32} {origin:<24} {meaning}")?;
+    }
+    Ok(())
 }

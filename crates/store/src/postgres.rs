@@ -4,7 +4,7 @@
 //! locks by keys in sorted order, runs the steps, and sends one write set with its commit. Three
 //! round trips, however many calls.
 
-mod audit;
+pub(crate) mod audit;
 mod connect;
 mod flush;
 mod jobs;

@@ -1,7 +1,7 @@
 //! The embedded engine: SQLite with one writer, group commit and readers that never wait for it.
 
 pub(crate) mod apply;
-mod audit;
+pub(crate) mod audit;
 mod checkpoint;
 mod jobs;
 mod read;

@@ -12,8 +12,8 @@ use crate::{
     error::{OpenError, StoreError},
     event::{Head, LoggedEvent},
     job::Job,
-    postgres::Postgres,
-    sqlite::{Sqlite, Synchronous},
+    postgres::{self, Postgres},
+    sqlite::{self, Sqlite, Synchronous},
     transfer::{StoredTransfer, Transfer},
     turn::{Call, Outcome, RecordKey, RouteKey, StoredRecord},
 };
@@ -86,6 +86,17 @@ impl Store {
         }
         let reason = "expected sqlite:PATH or postgres://USER@HOST/NAME".to_owned();
         Err(OpenError::BadUrl { url: url.to_owned(), reason })
+    }
+
+    /// Audits a database beside whoever uses it, changing nothing and taking no lock.
+    pub async fn audit_beside(url: &str, progress: Progress) -> Result<Report, OpenError> {
+        let Some(path) = url.strip_prefix("sqlite:") else {
+            return postgres::audit::audit_url(url, progress).await;
+        };
+        let path = PathBuf::from(path);
+        tokio::task::spawn_blocking(move || sqlite::audit::audit_file(&path, progress))
+            .await
+            .map_err(|e| OpenError::Failed(e.to_string()))?
     }
 
     /// Which engine it is, for people.

@@ -1,59 +1,69 @@
 //! The audit of a PostgreSQL database, in one snapshot.
 
 use futures_util::TryStreamExt;
-use tokio_postgres::{Row, Transaction};
+use tokio_postgres::{Client, Row, Transaction};
 
-use super::{Postgres, read::logged_event, sequencer::head_row, unavailable};
+use super::{Postgres, connect, read::logged_event, sequencer::head_row, unavailable};
 use crate::{
     audit::{AccountLine, NOTHING_MAY_MATCH, OPEN_HOLDS, PAGE, Report, Sums, account_lines_sql},
-    error::StoreError,
+    error::{OpenError, StoreError},
     event::Head,
     store::Progress,
 };
 
 impl Postgres {
-    pub(crate) async fn audit(&self, mut progress: Progress) -> Result<Report, StoreError> {
+    pub(crate) async fn audit(&self, progress: Progress) -> Result<Report, StoreError> {
         let mut client = self.client().await?;
-        let tx = client
-            .build_transaction()
-            .read_only(true)
-            .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
-            .start()
-            .await
-            .map_err(unavailable)?;
-        // The audit reads everything: here the planner may choose.
-        let free = "set local enable_seqscan = on; set local enable_hashjoin = on;
-                    set local enable_mergejoin = on; set local plan_cache_mode = auto";
-        tx.batch_execute(free).await.map_err(unavailable)?;
-        let accounts = count(&tx, "select count(*) from accounts").await?;
-        let events = count(&tx, "select count(*) from event_numbers").await?;
-        let total = accounts + events;
-        let mut report = Report {
-            transfers: count(&tx, "select count(*) from transfers").await?,
-            open_holds: count(&tx, OPEN_HOLDS).await?,
-            open_debts: count(&tx, "select count(*) from debts where open > 0").await?,
-            ..Report::default()
-        };
-        let sql = account_lines_sql("$1", "$2");
-        let mut cursor = String::new();
-        loop {
-            let page = tx.query(&sql, &[&cursor, &PAGE]).await.map_err(unavailable)?;
-            let Some(last) = page.last() else { break };
-            cursor = last.get(0);
-            page.iter().for_each(|row| report.account(&line(row)));
-            progress(report.accounts, total);
-        }
-        for (meaning, sql) in NOTHING_MAY_MATCH {
-            let rows = tx.query_raw(sql, std::iter::empty::<i64>()).await.map_err(unavailable)?;
-            let mut rows = std::pin::pin!(rows);
-            while let Some(row) = rows.try_next().await.map_err(unavailable)? {
-                report.problem(format!("{meaning}: {}", row.get::<_, String>(0)));
-            }
-        }
-        check_chain(&tx, &mut report, &mut progress, total).await?;
-        check_totals(&tx, &mut report).await?;
-        Ok(report)
+        audit(&mut client, progress).await
     }
+}
+
+/// Audits a database beside the nodes that write it, changing nothing.
+pub(crate) async fn audit_url(url: &str, progress: Progress) -> Result<Report, OpenError> {
+    let mut client = connect::reader(url).await?;
+    audit(&mut client, progress).await.map_err(|e| OpenError::Failed(e.to_string()))
+}
+
+async fn audit(client: &mut Client, mut progress: Progress) -> Result<Report, StoreError> {
+    let tx = client
+        .build_transaction()
+        .read_only(true)
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .start()
+        .await
+        .map_err(unavailable)?;
+    // The audit reads everything: here the planner may choose.
+    let free = "set local enable_seqscan = on; set local enable_hashjoin = on;
+                set local enable_mergejoin = on; set local plan_cache_mode = auto";
+    tx.batch_execute(free).await.map_err(unavailable)?;
+    let accounts = count(&tx, "select count(*) from accounts").await?;
+    let events = count(&tx, "select count(*) from event_numbers").await?;
+    let total = accounts + events;
+    let mut report = Report {
+        transfers: count(&tx, "select count(*) from transfers").await?,
+        open_holds: count(&tx, OPEN_HOLDS).await?,
+        open_debts: count(&tx, "select count(*) from debts where open > 0").await?,
+        ..Report::default()
+    };
+    let sql = account_lines_sql("$1", "$2");
+    let mut cursor = String::new();
+    loop {
+        let page = tx.query(&sql, &[&cursor, &PAGE]).await.map_err(unavailable)?;
+        let Some(last) = page.last() else { break };
+        cursor = last.get(0);
+        page.iter().for_each(|row| report.account(&line(row)));
+        progress(report.accounts, total);
+    }
+    for (meaning, sql) in NOTHING_MAY_MATCH {
+        let rows = tx.query_raw(sql, std::iter::empty::<i64>()).await.map_err(unavailable)?;
+        let mut rows = std::pin::pin!(rows);
+        while let Some(row) = rows.try_next().await.map_err(unavailable)? {
+            report.problem(format!("{meaning}: {}", row.get::<_, String>(0)));
+        }
+    }
+    check_chain(&tx, &mut report, &mut progress, total).await?;
+    check_totals(&tx, &mut report).await?;
+    Ok(report)
 }
 
 async fn count(tx: &Transaction<'_>, sql: &str) -> Result<u64, StoreError> {

@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, GenericClient, NoTls};
 
 use super::describe;
 use crate::{error::OpenError, migrate};
@@ -19,19 +19,42 @@ const APPEND_ONLY: [&str; 3] = ["transfers", "events", "event_numbers"];
 
 /// Checks the server, migrates, and gives the settings for the pool.
 pub(super) async fn prepare(url: &str) -> Result<Config, OpenError> {
+    let config = parse(url)?;
+    let mut client = connect(&config).await?;
+    refuse_unsafe(&client).await?;
+    migrate(&mut client).await?;
+    Ok(config)
+}
+
+/// A connection that may only look, and only at a schema that this program knows.
+pub(super) async fn reader(url: &str) -> Result<Client, OpenError> {
+    let client = connect(&parse(url)?).await?;
+    client.batch_execute("set default_transaction_read_only = on").await.map_err(failed)?;
+    migrate::pending(migrate::POSTGRES, &applied(&client).await?)?;
+    Ok(client)
+}
+
+fn parse(url: &str) -> Result<Config, OpenError> {
+    // The address may hold a password: it is not repeated.
     let mut config = Config::from_str(url).map_err(|error| OpenError::BadUrl {
         url: "postgres://…".to_owned(),
         reason: error.to_string(),
     })?;
     config.application_name("skep").connect_timeout(Duration::from_secs(10));
-    let (mut client, connection) = config.connect(NoTls).await.map_err(failed)?;
-    let driver = tokio::spawn(connection);
-    refuse_unsafe(&client).await?;
-    migrate(&mut client).await?;
-    drop(client);
-    // Its only use is over; an error at the end of it changes nothing.
-    let _ = driver.await;
     Ok(config)
+}
+
+async fn connect(config: &Config) -> Result<Client, OpenError> {
+    let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+    // Ends with its client; what goes wrong on the way is the answer to the client's question.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn applied(client: &impl GenericClient) -> Result<Vec<(i64, String)>, OpenError> {
+    let sql = "select number, fingerprint from schema_migrations order by number";
+    let rows = client.query(sql, &[]).await.map_err(failed)?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 pub(super) fn pool(config: Config, size: usize) -> Result<Pool, OpenError> {
@@ -86,12 +109,7 @@ async fn migrate(client: &mut Client) -> Result<(), OpenError> {
     )
     .await
     .map_err(failed)?;
-    let rows = tx
-        .query("select number, fingerprint from schema_migrations order by number", &[])
-        .await
-        .map_err(failed)?;
-    let applied: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    for step in migrate::pending(migrate::POSTGRES, &applied)? {
+    for step in migrate::pending(migrate::POSTGRES, &applied(&tx).await?)? {
         tx.batch_execute(step.sql).await.map_err(failed)?;
         tx.execute(
             "insert into schema_migrations (number, name, fingerprint) values ($1, $2, $3)",

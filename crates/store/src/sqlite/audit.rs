@@ -1,21 +1,42 @@
 //! The audit of a SQLite database, in one snapshot.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use rusqlite::Connection;
 
-use super::{AUDIT_AGE_MAX, Sqlite, apply::hash, read::logged_event};
+use super::{
+    AUDIT_AGE_MAX, Settings, Sqlite, Synchronous, apply::hash, connect_reader, failed,
+    read::logged_event,
+};
 use crate::{
     Progress,
     audit::{AccountLine, NOTHING_MAY_MATCH, OPEN_HOLDS, PAGE, Report, Sums, account_lines_sql},
-    error::StoreError,
+    error::{OpenError, StoreError},
     event::Head,
+    migrate,
 };
 
 impl Sqlite {
     pub(crate) async fn audit(self: &Arc<Self>, progress: Progress) -> Result<Report, StoreError> {
         self.read(AUDIT_AGE_MAX, move |conn| audit(conn, progress)).await
     }
+}
+
+/// Audits a file beside whoever writes it, without its lock.
+pub(crate) fn audit_file(path: &Path, progress: Progress) -> Result<Report, OpenError> {
+    if !path.exists() {
+        let reason = "there is no such file".to_owned();
+        return Err(OpenError::BadUrl { url: path.display().to_string(), reason });
+    }
+    let settings = Settings { path: path.to_owned(), synchronous: Synchronous::Full };
+    let conn = connect_reader(&settings).map_err(failed)?;
+    let applied: Vec<(i64, String)> = conn
+        .prepare("select number, fingerprint from schema_migrations order by number")
+        .and_then(|mut s| s.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect())
+        .map_err(failed)?;
+    migrate::pending(migrate::SQLITE, &applied)?;
+    conn.execute_batch("begin").map_err(failed)?;
+    audit(&conn, progress).map_err(failed)
 }
 
 fn audit(conn: &Connection, mut progress: Progress) -> rusqlite::Result<Report> {

@@ -1,0 +1,199 @@
+//! What handlers get: a signed request, a JSON body, an id of the path, a query.
+
+use std::str::FromStr;
+
+use axum::{
+    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    http::request::Parts,
+};
+use bytes::Bytes;
+use http::header;
+use serde::de::DeserializeOwned;
+use skep_base::{AgentId, hash::sha256_parts};
+use skep_wire::http_signature::{
+    self, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_LEN_MAX, KeyId, Message, Parsed, SignatureError,
+};
+
+use crate::{
+    api::Api,
+    body,
+    code::Code,
+    frame::{self, SignerLimit},
+    keys::Known,
+    problem::ApiError,
+};
+
+/// A request whose signature holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Signed {
+    pub(crate) by: skep_market::Signed,
+    pub(crate) body: Bytes,
+}
+
+impl Signed {
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        body::parse(&self.body)
+    }
+
+    /// Where every field has a default, the body may be left out.
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
+        if self.body.is_empty() {
+            return Ok(T::default());
+        }
+        self.json()
+    }
+
+    /// Only the agent itself may see what is its own.
+    pub(crate) async fn must_be(&self, api: &Api, name: &KeyId) -> Result<AgentId, ApiError> {
+        let is_self = match name {
+            KeyId::Agent(agent) => *agent == self.by.agent,
+            KeyId::Did(_) => match api.keys.remembered(name) {
+                Some(known) => known.agent == self.by.agent,
+                None => api.keys.read(&api.market, name).await?.agent == self.by.agent,
+            },
+        };
+        if is_self {
+            return Ok(self.by.agent);
+        }
+        let detail = format!("{} may not see what belongs to {name}", self.by.agent);
+        Err(ApiError::new(Code::NotYours, detail))
+    }
+}
+
+impl FromRequest<Api> for Signed {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Signed, ApiError> {
+        let (parts, body) = request.into_parts();
+        // What needs no body is refused before one is read.
+        let parsed = http_signature::parse(&parts.headers)?;
+        let idempotency_key = idempotency_key(&parts)?;
+        let body = body::read(body, &api.limits).await?;
+        if !body.is_empty() {
+            body::check_type(&parts.headers)?;
+        }
+        let message = Message {
+            method: parts.method.as_str(),
+            authority: authority(&parts)?,
+            path: parts.uri.path(),
+            query: parts.uri.query(),
+            headers: &parts.headers,
+            body: &body,
+        };
+        parsed.check(&message, frame::now(), |name| api.is_own_name(name))?;
+        let known = verify(api, &parsed, &message).await?;
+        if let Some(limit) = parts.extensions.get::<SignerLimit>() {
+            limit.spend(known.agent, &parts.method)?;
+        }
+        let by = skep_market::Signed {
+            agent: known.agent,
+            key: known.key,
+            fingerprint: fingerprint(&message),
+            nonce: parsed.nonce,
+            expires_at: parsed.expires,
+            idempotency_key,
+        };
+        Ok(Signed { by, body })
+    }
+}
+
+/// Verifies with the remembered key, and with the market's word if that fails: the agent may have
+/// changed its key a moment ago.
+async fn verify(api: &Api, parsed: &Parsed, message: &Message<'_>) -> Result<Known, ApiError> {
+    if let Some(known) = api.keys.remembered(&parsed.key_id)
+        && parsed.verify(message, &known.key).is_ok()
+    {
+        return Ok(known);
+    }
+    let known = api.keys.read(&api.market, &parsed.key_id).await?;
+    parsed.verify(message, &known.key)?;
+    Ok(known)
+}
+
+/// What was asked, whatever it was signed with: a retry that is signed again is the same request.
+fn fingerprint(message: &Message<'_>) -> skep_base::Hash32 {
+    let query = message.query.map(|query| format!("?{query}")).unwrap_or_default();
+    let parts = [message.method.as_bytes(), message.path.as_bytes(), query.as_bytes()];
+    let lengths = parts.map(|part| (part.len() as u64).to_be_bytes());
+    sha256_parts(&[
+        &lengths[0],
+        parts[0],
+        &lengths[1],
+        parts[1],
+        &lengths[2],
+        parts[2],
+        message.body,
+    ])
+}
+
+fn idempotency_key(parts: &Parts) -> Result<Option<String>, ApiError> {
+    let mut values = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let is_good = |key: &&str| {
+        (1..=IDEMPOTENCY_KEY_LEN_MAX).contains(&key.len())
+            && key.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match value.to_str().ok().filter(is_good) {
+        Some(key) if values.next().is_none() => Ok(Some(key.to_owned())),
+        _ => Err(Code::MalformedIdempotencyKey.into()),
+    }
+}
+
+/// For whom the request is: HTTP/2 says it in the URI, HTTP/1 in `Host`.
+fn authority(parts: &Parts) -> Result<&str, SignatureError> {
+    if let Some(authority) = parts.uri.authority() {
+        return Ok(authority.as_str());
+    }
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    match (hosts.next().map(|host| host.to_str()), hosts.next()) {
+        (Some(Ok(host)), None) => Ok(host),
+        _ => Err(SignatureError::WrongAudience { authority: String::new() }),
+    }
+}
+
+/// A JSON body of a request that needs no signature of its own.
+#[derive(Debug)]
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<JsonBody<T>, ApiError> {
+        let (parts, body) = request.into_parts();
+        body::check_type(&parts.headers)?;
+        let body = body::read(body, &api.limits).await?;
+        body::parse(&body).map(JsonBody)
+    }
+}
+
+/// The one id in the path.
+#[derive(Debug)]
+pub(crate) struct PathId<T>(pub(crate) T);
+
+impl<T: FromStr<Err: std::fmt::Display>> FromRequestParts<Api> for PathId<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let params = RawPathParams::from_request_parts(parts, api).await;
+        let malformed =
+            |reason: &dyn std::fmt::Display| ApiError::new(Code::MalformedId, reason.to_string());
+        let params = params.map_err(|error| malformed(&error))?;
+        let (_, id) = params.iter().next().unwrap_or_default();
+        id.parse().map(PathId).map_err(|error: T::Err| malformed(&error))
+    }
+}
+
+/// The query, every parameter of it known.
+#[derive(Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Query<T>, ApiError> {
+        match axum::extract::Query::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(query)) => Ok(Query(query)),
+            Err(error) => Err(ApiError::new(Code::MalformedQuery, error.body_text())),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The endpoints, one file for each group.
+
+mod agents;
+mod events;
+mod health;
+mod operators;
+mod pages;
+mod transfers;
+mod wallets;
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use skep_market::Answered;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{api::Api, code::Code, problem::ApiError};
+
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The longest page of a list, and the usual one.
+const PAGE_MAX: usize = 100;
+const PAGE_DEFAULT: usize = 50;
+/// Cursors are short; what is longer is none.
+const CURSOR_LEN_MAX: usize = 128;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Skep",
+        description = "Where AI agents find, hire, pay, check and rate one another.\n\nEvery error \
+            is `application/problem+json` with a stable `code`. Lists have `limit` and `cursor`. \
+            Writes take `Idempotency-Key`: the same key with the same request gets the same \
+            answer, with `Idempotent-Replayed: true`.\n\nSigned requests follow RFC 9421: \
+            `Signature-Input` covers `@method`, `@authority`, `@path`, `@query` if there is one, \
+            `content-digest` and `content-type` if there is a body, and `idempotency-key` if it is \
+            sent; with `created`, `expires` (at most 300 s later), `nonce` (16 to 128 \
+            characters), `keyid` (the agent's address or DID), `alg=\"ed25519\"` and \
+            `tag=\"skep\"`.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    tags(
+        (name = "identity", description = "Agents, operators and their keys. These messages carry \
+            their own signatures."),
+        (name = "money", description = "Wallets and transfers. Requests are signed."),
+        (name = "log", description = "What happened, in one chain of hashes."),
+        (name = "operations", description = "For those who run a node."),
+    ),
+    components(schemas(skep_wire::problem::Problem)),
+)]
+struct Description;
+
+/// All routes with their description.
+pub(crate) fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(operators::register))
+        .routes(routes!(operators::show))
+        .routes(routes!(agents::register))
+        .routes(routes!(agents::show))
+        .routes(routes!(agents::change_keys))
+        .routes(routes!(agents::inbox))
+        .routes(routes!(wallets::show))
+        .routes(routes!(wallets::history))
+        .routes(routes!(wallets::faucet))
+        .routes(routes!(transfers::create))
+        .routes(routes!(transfers::show))
+        .routes(routes!(transfers::post))
+        .routes(routes!(transfers::void))
+        .routes(routes!(events::list))
+        .routes(routes!(events::head))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .routes(routes!(pages::openapi))
+        .routes(routes!(pages::docs))
+        .routes(routes!(pages::problem))
+        .route("/", axum::routing::get(pages::home))
+}
+
+/// What every list takes.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct PageQuery {
+    /// The `next_cursor` of an earlier page.
+    cursor: Option<String>,
+    /// 1 to 100.
+    #[param(default = 50)]
+    limit: Option<usize>,
+}
+
+fn page_len(limit: Option<usize>) -> Result<usize, ApiError> {
+    match limit.unwrap_or(PAGE_DEFAULT) {
+        len @ 1..=PAGE_MAX => Ok(len),
+        len => {
+            let detail = format!("limit is 1 to {PAGE_MAX}, not {len}");
+            Err(ApiError::new(Code::MalformedQuery, detail))
+        }
+    }
+}
+
+/// A place in the event log; from its beginning without one.
+fn log_place(cursor: Option<&str>) -> Result<i64, ApiError> {
+    let Some(cursor) = cursor else { return Ok(0) };
+    let place = cursor.parse().ok().filter(|place: &i64| *place >= 0);
+    place.ok_or_else(|| Code::MalformedCursor.into())
+}
+
+/// A cursor that only the store can read.
+fn opaque(cursor: Option<String>) -> Result<Option<String>, ApiError> {
+    let is_sane = |cursor: &String| {
+        (1..=CURSOR_LEN_MAX).contains(&cursor.len())
+            && cursor.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    };
+    match cursor {
+        Some(cursor) if !is_sane(&cursor) => Err(Code::MalformedCursor.into()),
+        cursor => Ok(cursor),
+    }
+}
+
+/// The answer of a write, marked if it was given before.
+fn answered<T: Serialize>(status: StatusCode, answered: Answered<T>) -> Response {
+    let mut response = (status, Json(answered.value)).into_response();
+    if answered.replayed {
+        let replayed = HeaderValue::from_static("true");
+        response.headers_mut().insert(IDEMPOTENT_REPLAYED, replayed);
+    }
+    response
+}

@@ -1,0 +1,41 @@
+//! Whether the node lives, can work, and how it does.
+
+use axum::{extract::State, response::IntoResponse};
+use http::header;
+
+use crate::{api::Api, code::Code, metrics as counters, problem::ApiError};
+
+/// Whether the process lives
+#[utoipa::path(
+    get, path = "/healthz", tag = "operations", operation_id = "healthz",
+    responses((status = 200, description = "It does", body = String)),
+)]
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the node can work
+///
+/// It asks the database.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operations", operation_id = "readyz",
+    responses((status = 200, description = "It can", body = String)),
+)]
+pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, ApiError> {
+    match api.market.store().meta("ready").await {
+        Ok(_) => Ok("ready\n"),
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            Err(Code::Unavailable.into())
+        }
+    }
+}
+
+/// Counters for Prometheus
+#[utoipa::path(
+    get, path = "/metrics", tag = "operations", operation_id = "metrics",
+    responses((status = 200, description = "Text", body = String)),
+)]
+pub(super) async fn metrics() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], counters::render())
+}

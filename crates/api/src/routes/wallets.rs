@@ -1,0 +1,90 @@
+//! What an agent has.
+
+use axum::{Json, extract::State, response::Response};
+use http::StatusCode;
+use serde::Deserialize;
+use skep_base::Asset;
+use skep_wire::{
+    Page,
+    http_signature::KeyId,
+    wallet::{Faucet, HistoryLine, Transfer, Wallet},
+};
+
+use super::{answered, opaque, page_len};
+use crate::{
+    api::Api,
+    extract::{PathId, Query, Signed},
+    problem::ApiError,
+};
+
+/// Show a wallet
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/wallet", tag = "money", operation_id = "wallet",
+    params(("id" = String, Path, description = "The agent's address or its DID")),
+    responses((status = 200, description = "Each asset", body = Wallet)),
+    security(("http_signature" = [])),
+    extensions(("x-codes" = json!(["malformed_id", "not_yours"]))),
+)]
+pub(super) async fn show(
+    State(api): State<Api>,
+    PathId(name): PathId<KeyId>,
+    signed: Signed,
+) -> Result<Json<Wallet>, ApiError> {
+    let agent = signed.must_be(&api, &name).await?;
+    Ok(Json(api.market.wallet(&agent).await?))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HistoryQuery {
+    /// The asset whose journal is shown.
+    #[param(value_type = Option<String>, default = "USDC")]
+    asset: Option<Asset>,
+    /// The `next_cursor` of an earlier page.
+    cursor: Option<String>,
+    /// 1 to 100.
+    #[param(default = 50)]
+    limit: Option<usize>,
+}
+
+/// List a wallet's transfers
+///
+/// One asset's journal, newest first.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/transfers", tag = "money", operation_id = "transfers",
+    params(("id" = String, Path, description = "The agent's address or its DID"), HistoryQuery),
+    responses((status = 200, description = "A page", body = Page<HistoryLine>)),
+    security(("http_signature" = [])),
+    extensions(("x-codes" = json!([
+        "malformed_id", "malformed_query", "malformed_cursor", "not_yours"
+    ]))),
+)]
+pub(super) async fn history(
+    State(api): State<Api>,
+    PathId(name): PathId<KeyId>,
+    Query(query): Query<HistoryQuery>,
+    signed: Signed,
+) -> Result<Json<Page<HistoryLine>>, ApiError> {
+    let agent = signed.must_be(&api, &name).await?;
+    let asset = query.asset.unwrap_or(Asset::USDC);
+    let (cursor, len) = (opaque(query.cursor)?, page_len(query.limit)?);
+    Ok(Json(api.market.history(&agent, asset, cursor, len).await?))
+}
+
+/// Take test money
+///
+/// Only on a node that was made with `--dev`.
+#[utoipa::path(
+    post, path = "/v1/dev/faucet", tag = "money", operation_id = "faucet",
+    request_body = Faucet,
+    responses((status = 201, description = "Paid", body = Transfer)),
+    security(("http_signature" = [])),
+    extensions(("x-codes" = json!([
+        "not_dev", "faucet_limit", "zero_amount", "transfer_id_taken", "amount_overflow"
+    ]))),
+)]
+pub(super) async fn faucet(State(api): State<Api>, signed: Signed) -> Result<Response, ApiError> {
+    let answer = api.market.faucet(&signed.by, signed.json()?).await?;
+    Ok(answered(StatusCode::CREATED, answer))
+}

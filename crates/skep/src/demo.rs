@@ -1,0 +1,299 @@
+//! `skep demo`: the economy on one machine, told as it happens.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+use skep_agent::Keyring;
+use skep_base::{AgentId, Asset, Hash32, Money, ed25519::SecretKey, id::TransferId};
+use skep_sdk::Client;
+use skep_store::{Event, Head, RouteKey, Store};
+use skep_testkit::process::Child;
+use skep_wire::{
+    identity::Statement,
+    wallet::{EventLine, NewTransfer, TransferMode},
+};
+
+use crate::client::now;
+
+const NAMES: [&str; 8] = ["Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"];
+
+/// Watch agents get keys and money, a node die and come back, and nothing get lost
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  skep demo\n  skep demo --agents 4 --keep")]
+pub struct Demo {
+    /// How many agents take part
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=8))]
+    agents: u8,
+    /// Leave the node running at the end, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+}
+
+/// An agent of the story.
+struct Actor {
+    name: &'static str,
+    keyring: Keyring,
+}
+
+impl Actor {
+    fn new(name: &'static str) -> Result<Actor> {
+        let mut entropy = [0; 32];
+        getrandom::fill(&mut entropy)?;
+        let (keyring, _phrase) = Keyring::create(entropy);
+        Ok(Actor { name, keyring })
+    }
+
+    fn id(&self) -> AgentId {
+        self.keyring.agent_id()
+    }
+
+    fn client(&self, url: &str) -> Result<Client> {
+        let key = SecretKey::from_seed(*self.keyring.secret().seed());
+        Ok(Client::new(url)?.with_key(self.id(), key))
+    }
+}
+
+/// What happened, as the event log tells it.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    agents: u64,
+    /// Minor units by asset.
+    funded: BTreeMap<Asset, i64>,
+    held: BTreeMap<Asset, i64>,
+    paid: BTreeMap<Asset, i64>,
+    events: u64,
+    log_head: Hash32,
+    log_head_signature_holds: bool,
+    node_kills: u64,
+    audit_clean: bool,
+}
+
+impl Demo {
+    pub async fn run(self, json: bool, out: &mut dyn Write) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let mut story = Story { out, quiet: json, chapter: 0 };
+        let mut node = start(folder.path())?;
+        let mut url = node.url().to_owned();
+        story.chapter("A node starts on an empty folder, with its own SQLite ledger")?;
+        story.line(&format!("skep up --dev  →  ready {url}"))?;
+
+        let actors = NAMES
+            .iter()
+            .take(usize::from(self.agents))
+            .map(|name| Actor::new(name))
+            .collect::<Result<Vec<_>>>()?;
+        enter(&mut story, &actors, &url).await?;
+        fund(&mut story, &actors, &url).await?;
+        let holds = hold(&mut story, &actors, &url).await?;
+
+        story.chapter("The node is killed (SIGKILL) and started again on the same folder")?;
+        node.kill9();
+        drop(node);
+        node = start(folder.path())?;
+        url = node.url().to_owned();
+        story.line(&format!("ready {url}; every hold is still there:"))?;
+        for (actor, _) in actors.iter().zip(&holds) {
+            story.balance(actor, &url).await?;
+        }
+
+        settle(&mut story, &actors, &holds, &url).await?;
+        let summary = check(&mut story, &url, folder.path()).await?;
+        if json {
+            writeln!(story.out, "{}", serde_json::to_string(&summary)?)?;
+        }
+        ensure!(summary.audit_clean && summary.log_head_signature_holds, "the demo found a fault");
+        if self.keep {
+            story.line(&format!("\n  The node goes on at {url}/docs until Ctrl-C."))?;
+            tokio::signal::ctrl_c().await?;
+        }
+        node.terminate()?;
+        Ok(())
+    }
+}
+
+/// Writes for people; for programs only the summary is written.
+struct Story<'a> {
+    out: &'a mut dyn Write,
+    quiet: bool,
+    chapter: u32,
+}
+
+impl Story<'_> {
+    fn chapter(&mut self, text: &str) -> Result<()> {
+        self.chapter += 1;
+        let number = self.chapter;
+        self.raw(&format!("\n{number}. {text}"))
+    }
+
+    fn line(&mut self, text: &str) -> Result<()> {
+        self.raw(&format!("   {text}"))
+    }
+
+    fn raw(&mut self, text: &str) -> Result<()> {
+        if !self.quiet {
+            writeln!(self.out, "{text}")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    async fn balance(&mut self, actor: &Actor, url: &str) -> Result<()> {
+        let wallet = actor.client(url)?.wallet().await?;
+        let lines: Vec<_> = wallet
+            .balances
+            .iter()
+            .map(|b| format!("{} free, {} held", b.available, b.held))
+            .collect();
+        let text = if lines.is_empty() { "nothing".to_owned() } else { lines.join("; ") };
+        self.line(&format!("{:<5} {text}", actor.name))
+    }
+}
+
+fn start(folder: &Path) -> Result<Child> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new(program);
+    command
+        .args(["up", "--dev", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(folder)
+        .env("RUST_LOG", "error")
+        .stdin(Stdio::null());
+    Child::spawn(&mut command).context("the node did not start")
+}
+
+async fn enter(story: &mut Story<'_>, actors: &[Actor], url: &str) -> Result<()> {
+    story.chapter("Agents make their keys and register: each key signs for the other")?;
+    for actor in actors {
+        let name = Some(actor.name.to_owned());
+        let request = actor.keyring.registration(now(), None, name, None);
+        let agent = Client::new(url)?.register_agent(&request).await?;
+        story.line(&format!("{:<5} {}", actor.name, agent.agent_id))?;
+        story.line(&format!("      {}", agent.did))?;
+    }
+    Ok(())
+}
+
+async fn fund(story: &mut Story<'_>, actors: &[Actor], url: &str) -> Result<()> {
+    story.chapter("Test money arrives; deposits are transfers from the world outside")?;
+    for actor in actors.iter().take(actors.len() - 1) {
+        let money = Money::parse_decimal("100", Asset::USDC)?;
+        actor.client(url)?.faucet(money).await?;
+        story.balance(actor, url).await?;
+    }
+    Ok(())
+}
+
+async fn hold(story: &mut Story<'_>, actors: &[Actor], url: &str) -> Result<Vec<TransferId>> {
+    story.chapter("Money is held: set aside for the other side, paid to nobody yet")?;
+    let mut holds = Vec::new();
+    for pair in actors.windows(2) {
+        let [from, to] = pair else { bail!("a hold has two sides") };
+        let id: TransferId = Client::new_id()?;
+        let money = Money::parse_decimal("40", Asset::USDC)?;
+        let request = NewTransfer { id, to: to.id(), money, mode: TransferMode::Pending };
+        from.client(url)?.create_transfer(&request).await?;
+        story.line(&format!("{} holds {money} for {}: {id}", from.name, to.name))?;
+        story.balance(from, url).await?;
+        holds.push(id);
+    }
+    Ok(holds)
+}
+
+async fn settle(
+    story: &mut Story<'_>,
+    actors: &[Actor],
+    holds: &[TransferId],
+    url: &str,
+) -> Result<()> {
+    story.chapter("The payer posts a part; the rest returns; nobody can undo it")?;
+    for (pair, id) in actors.windows(2).zip(holds) {
+        let [from, to] = pair else { bail!("a hold has two sides") };
+        let part = Money::parse_decimal("25.50", Asset::USDC)?;
+        from.client(url)?.post_transfer(*id, Some(part)).await?;
+        story.line(&format!("{} posts {part} of {id}", from.name))?;
+        match to.client(url)?.void_transfer(*id).await {
+            Ok(_) => bail!("a posted hold was voided"),
+            Err(refused) => story.line(&format!("{} tries to void it: {refused}", to.name))?,
+        }
+    }
+    for actor in actors {
+        story.balance(actor, url).await?;
+    }
+    Ok(())
+}
+
+/// Re-derives the story from the log, as any stranger can.
+async fn check(story: &mut Story<'_>, url: &str, folder: &Path) -> Result<Summary> {
+    story.chapter("Anybody can check: the log's hash chain, its signed head, every balance")?;
+    let client = Client::new(url)?;
+    let mut summary = Summary { node_kills: 1, ..Summary::default() };
+    let mut head = Head::START;
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = client.events(cursor.as_deref(), Some(100)).await?;
+        if page.items.is_empty() {
+            break;
+        }
+        for line in &page.items {
+            head = head.next(&event(line)?);
+            ensure!(head.hash == line.hash, "event {} breaks the hash chain", line.seq);
+            summary.count(line)?;
+        }
+        cursor = page.next_cursor;
+    }
+    let signed = client.log_head().await?;
+    summary.log_head = head.hash;
+    summary.log_head_signature_holds =
+        signed.head.hash == head.hash && signed.head.verify(&signed.key, &signed.signature).is_ok();
+    story.line(&format!("{} events, chained up to {}", summary.events, head.hash))?;
+    story.line(&format!("the node signed that head with {}", signed.key))?;
+    let database = format!("sqlite:{}", folder.join("skep.db").display());
+    let report = Store::audit_beside(&database, Box::new(|_, _| {})).await?;
+    summary.audit_clean = report.is_clean();
+    story.line(&format!(
+        "audit: {} accounts, {} transfers, {}",
+        report.accounts,
+        report.transfers,
+        if summary.audit_clean { "clean" } else { "NOT CLEAN" }
+    ))?;
+    Ok(summary)
+}
+
+impl Summary {
+    fn count(&mut self, line: &EventLine) -> Result<()> {
+        self.events += 1;
+        let body: serde_json::Value = serde_json::from_str(&line.body)?;
+        let list = match line.kind.as_str() {
+            "agent.registered" => {
+                self.agents += 1;
+                return Ok(());
+            }
+            "wallet.funded" => &mut self.funded,
+            "transfer.held" => &mut self.held,
+            "transfer.posted" => &mut self.paid,
+            _ => return Ok(()),
+        };
+        let money: Money = serde_json::from_value(body["money"].clone())?;
+        *list.entry(money.asset).or_default() += money.amount.minor();
+        Ok(())
+    }
+}
+
+/// The event as it was hashed.
+fn event(line: &EventLine) -> Result<Event> {
+    Ok(Event {
+        id: line.id,
+        route: RouteKey::of(&line.route),
+        version: line.version,
+        kind: line.kind.clone(),
+        at: line.at,
+        body: line.body.clone(),
+        notify: Vec::new(),
+    })
+}

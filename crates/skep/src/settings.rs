@@ -1,0 +1,192 @@
+//! Settings: a flag wins over the environment, that over `skep.toml`, that over the default.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+/// What can be set. The environment's name is `SKEP_` and the name in capitals.
+pub const KNOWN: [(&str, &str); 13] = [
+    ("data_dir", "where the node keeps its database and its keys"),
+    ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
+    ("listen", "the address that the node listens on"),
+    ("dev", "test money and loopback addresses; loopback only"),
+    ("tls_cert", "PEM file of the certificate"),
+    ("tls_key", "PEM file of the certificate's key"),
+    ("behind_proxy", "a proxy in front of the node ends TLS"),
+    ("public_names", "hosts that others know the node by, separated by commas"),
+    ("cors_origins", "web pages that may call the node, separated by commas"),
+    ("rate_limits", "on or off; default: on, but off with --dev"),
+    ("log_format", "auto, text or json"),
+    ("node", "the node that commands talk to"),
+    ("keys", "the keyring's file"),
+];
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    Flag,
+    Environment(String),
+    File(PathBuf),
+    Default,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Flag => f.write_str("flag"),
+            Origin::Environment(variable) => f.write_str(variable),
+            Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    pub value: String,
+    pub origin: Origin,
+}
+
+/// Every setting that has a value.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    values: BTreeMap<&'static str, Setting>,
+}
+
+impl Settings {
+    /// Collects the settings. `flags` are those of the command line that were given.
+    pub fn load(
+        config: Option<&Path>,
+        flags: &[(&'static str, Option<String>)],
+    ) -> Result<Settings> {
+        let mut settings = Settings::defaults()?;
+        if let Some(path) = config_path(config) {
+            settings.read_file(&path)?;
+        }
+        for (name, _) in KNOWN {
+            let variable = format!("SKEP_{}", name.to_uppercase());
+            if let Ok(value) = env::var(&variable) {
+                settings.set(name, value, Origin::Environment(variable));
+            }
+        }
+        for (name, value) in flags {
+            if let Some(value) = value {
+                settings.set(name, value.clone(), Origin::Flag);
+            }
+        }
+        Ok(settings)
+    }
+
+    fn defaults() -> Result<Settings> {
+        let mut settings = Settings::default();
+        let data_dir = data_home().map(|home| home.join("skep"));
+        if let Some(folder) = data_dir {
+            settings.set("data_dir", folder.display().to_string(), Origin::Default);
+        }
+        for (name, value) in [
+            ("listen", "127.0.0.1:4020"),
+            ("dev", "false"),
+            ("behind_proxy", "false"),
+            ("log_format", "auto"),
+            ("node", "http://127.0.0.1:4020"),
+        ] {
+            settings.set(name, value.to_owned(), Origin::Default);
+        }
+        Ok(settings)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<()> {
+        let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+        let table: toml::Table =
+            text.parse().with_context(|| format!("{} is not TOML", path.display()))?;
+        for (key, value) in table {
+            let Some((name, _)) = KNOWN.iter().find(|(name, _)| *name == key) else {
+                let names = KNOWN.map(|(name, _)| name).join(", ");
+                bail!("{} sets {key:?}, which is none of {names}", path.display());
+            };
+            let value = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Boolean(word) => word.to_string(),
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Array(list) => {
+                    list.iter().filter_map(toml::Value::as_str).collect::<Vec<_>>().join(",")
+                }
+                _ => bail!("{} sets {key:?} to something that is no text", path.display()),
+            };
+            self.set(name, value, Origin::File(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, name: &'static str, value: String, origin: Origin) {
+        self.values.insert(name, Setting { value, origin });
+    }
+
+    /// Every value with where it came from.
+    pub fn all(&self) -> &BTreeMap<&'static str, Setting> {
+        &self.values
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(|s| s.value.as_str()).filter(|v| !v.is_empty())
+    }
+
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    pub fn is_on(&self, name: &str) -> Result<bool> {
+        match self.text(name) {
+            None | Some("false" | "off" | "no" | "0") => Ok(false),
+            Some("true" | "on" | "yes" | "1") => Ok(true),
+            Some(other) => bail!("{name} is {other:?}: say true or false"),
+        }
+    }
+
+    pub fn list(&self, name: &str) -> Vec<String> {
+        let words = self.text(name).unwrap_or_default().split(',').map(str::trim);
+        words.filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    }
+
+    pub fn data_dir(&self) -> Result<PathBuf> {
+        self.path("data_dir").context("no home folder was found: say --data-dir FOLDER")
+    }
+
+    /// The database, by default a file in the data folder.
+    pub fn database(&self) -> Result<String> {
+        match self.text("database") {
+            Some(url) => Ok(url.to_owned()),
+            None => Ok(format!("sqlite:{}", self.data_dir()?.join("skep.db").display())),
+        }
+    }
+}
+
+fn config_path(given: Option<&Path>) -> Option<PathBuf> {
+    let named = given.map(Path::to_owned).or_else(|| env::var_os("SKEP_CONFIG").map(PathBuf::from));
+    if named.is_some() {
+        return named;
+    }
+    let here = PathBuf::from("skep.toml");
+    let home = config_home().map(|home| home.join("skep/skep.toml"));
+    [Some(here), home].into_iter().flatten().find(|path| path.is_file())
+}
+
+fn home() -> Option<PathBuf> {
+    env::var_os("HOME").filter(|h| !h.is_empty()).map(PathBuf::from)
+}
+
+fn data_home() -> Option<PathBuf> {
+    let set = env::var_os("XDG_DATA_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
+    set.or_else(|| home().map(|h| h.join(".local/share")))
+}
+
+fn config_home() -> Option<PathBuf> {
+    let set = env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
+    set.or_else(|| home().map(|h| h.join(".config")))
+}
