@@ -103,7 +103,7 @@ create table rollups (
     posted bigint not null
 );
 
--- Events as their transactions write them: unordered but for the versions of each route.
+-- Events as their transactions write them, without numbers.
 create table events (
     route_key text collate "C" not null,
     id text collate "C" not null,
@@ -119,11 +119,12 @@ create trigger events_are_never_changed before update or delete on events
 create trigger events_are_never_emptied before truncate on events
     for each statement execute function refuse_change();
 
--- Events that have no number yet.
+-- Events that have no number yet, in the order in which they arrived: what was written because
+-- of something else arrived after it.
 create table events_unnumbered (
+    arrival bigint generated always as identity primary key,
     route_key text collate "C" not null,
-    id text collate "C" not null,
-    primary key (route_key, id)
+    id text collate "C" not null
 );
 
 -- The log: gapless numbers, each hash over the one before. One sequencer at a time writes it.
@@ -161,7 +162,8 @@ create table guards (
     expires_at bigint not null,
     primary key (scope, key)
 );
-create index guards_by_expiry on guards (expires_at);
+-- Keys expire about in the order in which they came: a small index is enough to find them.
+create index guards_by_expiry on guards using brin (expires_at) with (pages_per_range = 16);
 
 -- Work for after the commit, and for later: the outbox and the timers.
 create table jobs (

@@ -1,11 +1,12 @@
 //! Bodies: read once, whole, and no longer or slower than allowed.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{code::Code, config::Limits, problem::ApiError};
@@ -14,6 +15,8 @@ use crate::{code::Code, config::Limits, problem::ApiError};
 /// sending, gets to see the answer.
 const DISCARD_MAX: usize = 8 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
+/// What is set aside for a body before any of it has come.
+const RESERVED_MAX: usize = 16 * 1024;
 
 /// The whole body.
 pub(crate) async fn read(mut body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
@@ -22,7 +25,8 @@ pub(crate) async fn read(mut body: Body, limits: &Limits) -> Result<Bytes, ApiEr
     if size > limits.body_bytes {
         return Err(too_large(body, limits).await);
     }
-    let mut bytes = BytesMut::with_capacity(size);
+    // What was announced may never come; only what came takes up room.
+    let mut bytes = BytesMut::with_capacity(size.min(RESERVED_MAX));
     loop {
         let pause = deadline.min(Instant::now() + limits.body_idle);
         let frame = match timeout_at(pause, body.frame()).await {

@@ -116,7 +116,8 @@ codes! {
         "Register it with POST /v1/operators.";
     KeyNotCurrent "key_not_current" 401 final "The key is not the agent's current one"
         "The key was replaced or revoked. Sign with the current one.";
-    BadStatementSignature "bad_statement_signature" 401 final "A signature in the body does not hold"
+    BadStatementSignature "bad_statement_signature" 401 final
+        "A signature in the body does not hold"
         "A statement is signed over its canonical JSON (RFC 8785) with its type. The detail names \
          the signer.";
     BadStatement "bad_statement" 422 final "The statement says something that cannot be"

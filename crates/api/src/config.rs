@@ -77,7 +77,7 @@ impl Default for Limits {
             headers: 64,
             header_bytes: 32 * 1024,
             keep_alive_idle: Duration::from_secs(60),
-            streams: 64,
+            streams: 32,
             body_bytes: 1024 * 1024,
             body_idle: Duration::from_secs(10),
             body_total: Duration::from_secs(20),

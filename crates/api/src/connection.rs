@@ -45,6 +45,9 @@ const GOODBYE: Duration = Duration::from_secs(1);
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Less than this the HTTP/1 parser does not take.
+const HTTP1_BUFFER_MIN: usize = 8192;
+
 /// Who is at the other end of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
@@ -156,7 +159,8 @@ async fn drive<S>(
             _ = connection.as_mut() => break,
             _ = stopped.wait_for(|stopped| *stopped), if cut_at.is_none() => {
                 connection.as_mut().graceful_shutdown();
-                cut_at = Some(Instant::now() + limits.drain);
+                // Whoever waits for all connections cuts this one first, and counts it.
+                cut_at = Some(Instant::now() + limits.drain + GOODBYE);
             }
             () = sleep_until(check_at) => match cut_at {
                 Some(_) => break,
@@ -177,7 +181,7 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
-        .max_buf_size(limits.header_bytes);
+        .max_buf_size(limits.header_bytes.max(HTTP1_BUFFER_MIN));
     builder
         .http2()
         .timer(TokioTimer::new())

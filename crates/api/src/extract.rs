@@ -45,13 +45,7 @@ impl Signed {
 
     /// Only the agent itself may see what is its own.
     pub(crate) async fn must_be(&self, api: &Api, name: &KeyId) -> Result<AgentId, ApiError> {
-        let is_self = match name {
-            KeyId::Agent(agent) => *agent == self.by.agent,
-            KeyId::Did(_) => match api.keys.remembered(name) {
-                Some(known) => known.agent == self.by.agent,
-                None => api.keys.read(&api.market, name).await?.agent == self.by.agent,
-            },
-        };
+        let is_self = api.agent_id(name).await? == self.by.agent;
         if is_self {
             return Ok(self.by.agent);
         }

@@ -10,6 +10,9 @@ impl From<Failure> for ApiError {
     fn from(failure: Failure) -> ApiError {
         match failure {
             Failure::Refused(refusal) => refusal.into(),
+            Failure::RefusedBefore(refusal) => {
+                ApiError { replayed: true, ..ApiError::from(refusal) }
+            }
             Failure::KeyReused(Guarded::Nonce) => Code::NonceReused.into(),
             Failure::KeyReused(Guarded::IdempotencyKey) => Code::IdempotencyKeyReused.into(),
             Failure::Store(error) => error.into(),
@@ -33,6 +36,7 @@ impl From<Refusal> for ApiError {
             Refusal::MoneyFrozen { .. } => Code::MoneyFrozen,
             Refusal::InDebt { .. } => Code::InDebt,
             Refusal::UnknownTransfer { .. } => Code::UnknownTransfer,
+            Refusal::MalformedCursor => Code::MalformedCursor,
             Refusal::NotYours { .. } => Code::NotYours,
             Refusal::NotDev => Code::NotDev,
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,

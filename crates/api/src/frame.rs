@@ -32,8 +32,8 @@ use crate::{
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REQUEST_ID_LEN_MAX: usize = 64;
-/// Paths that load balancers and collectors ask all the time.
-const UNLIMITED: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Asked all the time, and costs nothing.
+const UNLIMITED: &str = "/healthz";
 /// Web pages of allowed origins need not ask again for this long.
 const CORS_MAX_AGE: Duration = Duration::from_secs(3600);
 
@@ -99,11 +99,15 @@ impl Frame {
     /// Whose address it is. The proxy appends it, so the last one is the proxy's word; those before
     /// it are the client's own.
     fn address(&self, request: &Request) -> Option<IpAddr> {
-        if self.behind_proxy {
-            let last = request.headers().get_all(FORWARDED_FOR).iter().next_back()?;
-            return last.to_str().ok()?.rsplit(',').next()?.trim().parse().ok();
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+        let mut lines = request.headers().get_all(FORWARDED_FOR).iter();
+        match lines.next_back().and_then(|line| line.to_str().ok()) {
+            Some(line) if self.behind_proxy => {
+                let last = line.rsplit(',').next().unwrap_or_default();
+                last.trim().parse().ok().or(peer)
+            }
+            _ => peer,
         }
-        request.extensions().get::<Peer>().map(|peer| peer.0.ip())
     }
 }
 
@@ -167,7 +171,7 @@ async fn surround(State(frame): State<Arc<Frame>>, mut request: Request, next: N
 
 /// The layer that asks whether the caller's address may call.
 async fn limit(State(frame): State<Arc<Frame>>, request: Request, next: Next) -> Response {
-    let is_unlimited = UNLIMITED.contains(&request.uri().path());
+    let is_unlimited = request.uri().path() == UNLIMITED;
     let caller = frame.address(&request).map(Caller::at);
     let verdicts = request.extensions().get::<Verdicts>().cloned().unwrap_or_default();
     if let (Some(limiter), Some(caller), false) = (&frame.limiter, caller, is_unlimited) {

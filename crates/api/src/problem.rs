@@ -7,7 +7,7 @@ use http::{HeaderValue, header};
 use skep_base::json::ParseError;
 use skep_wire::{http_signature::SignatureError, problem::Problem};
 
-use crate::code::Code;
+use crate::{code::Code, routes::IDEMPOTENT_REPLAYED};
 
 /// The media type of RFC 9457.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -20,11 +20,13 @@ pub struct ApiError {
     /// What happened here, and what to do next.
     pub detail: String,
     pub retry_after: Option<Duration>,
+    /// The same request was refused before: this is what it heard then.
+    pub replayed: bool,
 }
 
 impl ApiError {
     pub fn new(code: Code, detail: impl Into<String>) -> ApiError {
-        ApiError { code, detail: detail.into(), retry_after: None }
+        ApiError { code, detail: detail.into(), retry_after: None, replayed: false }
     }
 
     /// Writes the problem into an answer, once it is known which request it answers.
@@ -46,6 +48,9 @@ impl ApiError {
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.replayed {
+            headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
         }
     }
 }

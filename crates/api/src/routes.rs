@@ -20,7 +20,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{api::Api, code::Code, problem::ApiError};
 
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// The longest page of a list, and the usual one.
 const PAGE_MAX: usize = 100;
 const PAGE_DEFAULT: usize = 50;

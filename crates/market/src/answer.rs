@@ -16,7 +16,7 @@ use crate::{
 /// How long an idempotency key is kept.
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// A nonce outlives its signature by the clocks' difference that is allowed.
-const NONCE_KEPT_EXTRA: Duration = Duration::from_secs(60);
+pub(crate) const NONCE_KEPT_EXTRA: Duration = Duration::from_secs(60);
 
 /// A use case's answer, now or before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub enum Failure {
     /// The rules say no.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The rules said no when this very request came before.
+    #[error(transparent)]
+    RefusedBefore(Refusal),
     #[error("this {} was used for another request", match .0 {
         Guarded::Nonce => "nonce",
         Guarded::IdempotencyKey => "idempotency key",
@@ -76,6 +79,8 @@ pub enum Refusal {
     MoneyFrozen { until: Timestamp },
     #[error("the wallet owes {owed_minor} minor units; pay that first")]
     InDebt { owed_minor: i64 },
+    #[error("the cursor is none that this node gave out; begin without one")]
+    MalformedCursor,
     #[error("there is no transfer {id} between you and somebody else")]
     UnknownTransfer { id: TransferId },
     #[error("{who} may not do that: {rule}")]
@@ -141,7 +146,11 @@ impl Market {
             Outcome::Conflict { .. } => return Err(Failure::KeyReused(Guarded::IdempotencyKey)),
         };
         if answer.refused {
-            return Err(Failure::Refused(from_json(&answer.body)?));
+            let refusal = from_json(&answer.body)?;
+            return Err(match replayed {
+                true => Failure::RefusedBefore(refusal),
+                false => Failure::Refused(refusal),
+            });
         }
         Ok(Answered { value: from_json(&answer.body)?, replayed })
     }
@@ -158,7 +167,7 @@ impl Market {
         if !load.records.iter().any(|(key, _)| *key == record_key) {
             load.records.push((record_key.clone(), Lock::Shared));
         }
-        let (agent, key) = (signed.agent, signed.key.clone());
+        let (agent, key) = (signed.agent, signed.key);
         let guards = self.guards(signed).await?;
         self.run(load, guards, move |turn| {
             let unknown = Refusal::UnknownAgent { agent: agent.to_string() };

@@ -1,15 +1,15 @@
 //! Rotation, recovery, revocation and attachment: every change of an agent's keys.
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Timestamp, ed25519::PublicKey};
-use skep_store::{Job, JobDraft, Load, Lock, RouteKey, Turn};
+use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::sha256_parts};
+use skep_store::{Guard, Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 use skep_wire::identity::{Agent, KeyChange, Statement};
 
 use crate::{
     Answered, Failure, Market, Refusal,
-    answer::Stop,
+    answer::{NONCE_KEPT_EXTRA, Stop},
     identity::{AgentRecord, KeyEffect, KeyInput, SignedBy, agent_key, step},
-    register::{NAME_KEY, bad_signature, check_fresh},
+    register::{NAME_KEY, STATEMENT_AGE_MAX, bad_signature, check_fresh},
 };
 
 /// The job that ends a recovery's delay.
@@ -23,21 +23,27 @@ struct RecoveryJob {
 }
 
 impl Market {
-    /// Carries out a signed change of keys. A statement that was carried out is refused the second
-    /// time: its old key is no longer current.
+    /// Carries out a signed change of keys. A statement is carried out once (decision 5): sent
+    /// again it changes nothing, whatever has happened since.
     pub async fn change_keys(
         &self,
         agent: &AgentId,
         change: KeyChange,
     ) -> Result<Answered<Agent>, Failure> {
-        let (named, issued_at) = subject(&change);
+        let (named, issued_at, words) = subject(&change)?;
         if named != *agent {
             let what = format!("the statement is about {named}, not about {agent}");
             return Err(Refusal::BadStatement { what }.into());
         }
         let known = self.agent_record(agent).await?;
         let input = self.check_change(&known, change).await?;
-        self.apply(*agent, Some(issued_at), input, None).await
+        let once = Guard {
+            scope: format!("statement:{agent}"),
+            key: words.to_string(),
+            fingerprint: words,
+            expires_at: issued_at.plus(STATEMENT_AGE_MAX).plus(NONCE_KEPT_EXTRA),
+        };
+        self.apply(*agent, Some((issued_at, once)), input, None).await
     }
 
     /// Ends the delay of a recovery, by its timer.
@@ -51,10 +57,11 @@ impl Market {
         self.apply(agent_id, None, input, Some(job.clone())).await.map(|_| ())
     }
 
+    /// A refusal leaves the statement unused: it may have come from anybody.
     async fn apply(
         &self,
         agent: AgentId,
-        issued_at: Option<Timestamp>,
+        said: Option<(Timestamp, Guard)>,
         input: KeyInput,
         job: Option<Job>,
     ) -> Result<Answered<Agent>, Failure> {
@@ -64,33 +71,21 @@ impl Market {
         if let Some(new_key) = brought_in(&input) {
             load.names.push((NAME_KEY, new_key.to_string()));
         }
-        self.run(load, vec![], move |turn| {
+        let (issued_at, once) = said.unzip();
+        self.run(load, once.into_iter().collect(), move |turn| {
             if let Some(issued_at) = issued_at {
-                check_fresh(turn.now(), issued_at)?;
+                check_fresh(turn.now(), issued_at).map_err(Stop::Unheard)?;
             }
             let unknown = Refusal::UnknownAgent { agent: agent.to_string() };
-            let record: AgentRecord = turn.record(&record_key)?.ok_or(unknown)?;
+            let record: AgentRecord = turn.record(&record_key)?.ok_or(Stop::Unheard(unknown))?;
             if let Some(job) = &job {
-                turn.end_job(skep_store::JobEnd { route: job.route.clone(), id: job.id });
+                turn.end_job(JobEnd { route: job.route.clone(), id: job.id });
             }
             let timer = record.timer_end();
-            let (mut record, effects) =
-                step(record, turn.now(), input.clone()).map_err(Refusal::from)?;
+            let (mut record, effects) = step(record, turn.now(), input.clone())
+                .map_err(|reason| Stop::Unheard(reason.into()))?;
             for effect in effects {
-                match effect {
-                    KeyEffect::ClaimKey(key) => claim(turn, &key, &agent)?,
-                    KeyEffect::StopTimer => {
-                        record.recovery_timer = None;
-                        timer.clone().into_iter().for_each(|end| turn.end_job(end));
-                    }
-                    KeyEffect::StartTimer { at, new_key, proof } => {
-                        let body = RecoveryJob { agent_id: agent, new_key, proof };
-                        record.recovery_timer = Some(start_timer(turn, at, &body)?);
-                    }
-                    KeyEffect::Record(kind) => {
-                        turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
-                    }
-                }
+                follow(turn, &mut record, timer.as_ref(), effect)?;
             }
             turn.put(&record_key, &record)?;
             Ok(record.agent)
@@ -121,7 +116,7 @@ impl Market {
                 KeyInput::Rotate { old_key, new_key, proof }
             }
             KeyChange::Recover { statement, recovery_signature, new_key_signature } => {
-                let recovery = known.recovery_key().cloned();
+                let recovery = known.recovery_key().copied();
                 if let Some(key) = &recovery {
                     verify(&statement, key, &recovery_signature, "recovery key")?;
                 }
@@ -150,7 +145,7 @@ impl Market {
                 KeyInput::Revoke { key: statement.key, by, compromised_since }
             }
             KeyChange::Attach { statement, key_signature, operator_signature } => {
-                let current = known.current_key().ok_or(Refusal::KeyNotCurrent)?.clone();
+                let current = *known.current_key().ok_or(Refusal::KeyNotCurrent)?;
                 verify(&statement, &current, &key_signature, "agent's key")?;
                 let operator_key = self.operator_public_key(&statement.operator).await?;
                 verify(&statement, &operator_key, &operator_signature, "operator")?;
@@ -160,16 +155,34 @@ impl Market {
     }
 }
 
-/// Whom a change is about, and when it was said.
-fn subject(change: &KeyChange) -> (AgentId, Timestamp) {
+/// Whom a change is about, when it was said, and the hash of what was said.
+fn subject(change: &KeyChange) -> Result<(AgentId, Timestamp, Hash32), Refusal> {
     match change {
-        KeyChange::Rotate { statement: s, .. } | KeyChange::Recover { statement: s, .. } => {
-            (s.agent_id, s.issued_at)
+        KeyChange::Rotate { statement: s, .. } => {
+            Ok((s.agent_id, s.issued_at, words("rotate", s)?))
         }
-        KeyChange::CancelRecovery { statement: s, .. } => (s.agent_id, s.issued_at),
-        KeyChange::Revoke { statement: s, .. } => (s.agent_id, s.issued_at),
-        KeyChange::Attach { statement: s, .. } => (s.agent_id, s.issued_at),
+        KeyChange::Recover { statement: s, .. } => {
+            Ok((s.agent_id, s.issued_at, words("recover", s)?))
+        }
+        KeyChange::CancelRecovery { statement: s, .. } => {
+            Ok((s.agent_id, s.issued_at, words("cancel", s)?))
+        }
+        KeyChange::Revoke { statement: s, .. } => {
+            Ok((s.agent_id, s.issued_at, words("revoke", s)?))
+        }
+        KeyChange::Attach { statement: s, .. } => {
+            Ok((s.agent_id, s.issued_at, words("attach", s)?))
+        }
     }
+}
+
+/// The signatures are left out: whoever drops one of two says nothing new.
+fn words<S: Statement>(action: &str, statement: &S) -> Result<Hash32, Refusal> {
+    let bytes = statement.signed_bytes().map_err(|error| {
+        let what = format!("the statement has no canonical form: {error}");
+        Refusal::BadStatement { what }
+    })?;
+    Ok(sha256_parts(&[action.as_bytes(), &bytes]))
 }
 
 fn brought_in(input: &KeyInput) -> Option<&PublicKey> {
@@ -211,15 +224,44 @@ fn key_signed<S: Statement>(
     let Some(signature) = signature else { return Ok(None) };
     let Some(key) = key else { return Err(bad_signature("key", S::TYPE)) };
     verify(statement, key, &signature, "key")?;
-    Ok(Some(key.clone()))
+    Ok(Some(*key))
 }
 
-fn claim(turn: &mut Turn, key: &PublicKey, agent: &AgentId) -> Result<(), Stop> {
-    if turn.name_owner(NAME_KEY, &key.to_string())?.is_some() {
-        return Err(Refusal::KeyTaken.into());
+/// Does what a step asks for.
+fn follow(
+    turn: &mut Turn,
+    record: &mut AgentRecord,
+    timer: Option<&JobEnd>,
+    effect: KeyEffect,
+) -> Result<(), Stop> {
+    let agent = record.agent.agent_id;
+    match effect {
+        KeyEffect::ClaimKey(key) => {
+            not_taken(turn, &key)?;
+            turn.claim_name(NAME_KEY, &key.to_string(), agent);
+        }
+        KeyEffect::StopTimer => {
+            record.recovery_timer = None;
+            timer.cloned().into_iter().for_each(|end| turn.end_job(end));
+        }
+        KeyEffect::StartTimer { at, new_key, proof } => {
+            // Said now rather than when the delay is over.
+            not_taken(turn, &new_key)?;
+            let body = RecoveryJob { agent_id: agent, new_key, proof };
+            record.recovery_timer = Some(start_timer(turn, at, &body)?);
+        }
+        KeyEffect::Record(kind) => {
+            turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
+        }
     }
-    turn.claim_name(NAME_KEY, &key.to_string(), agent);
     Ok(())
+}
+
+fn not_taken(turn: &Turn, key: &PublicKey) -> Result<(), Stop> {
+    match turn.name_owner(NAME_KEY, &key.to_string())? {
+        Some(_) => Err(Stop::Unheard(Refusal::KeyTaken)),
+        None => Ok(()),
+    }
 }
 
 fn start_timer(

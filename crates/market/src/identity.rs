@@ -10,6 +10,9 @@ use skep_base::{AgentId, Did, Timestamp, ed25519::PublicKey};
 use skep_store::{JobEnd, RecordKey};
 use skep_wire::identity::{Agent, AgentKey, PendingRecovery};
 
+#[cfg(test)]
+mod tests;
+
 /// No money leaves for so long after a key changed: time to notice a thief.
 pub const ROTATION_FREEZE: Duration = Duration::from_secs(24 * 3600);
 /// How long a recovery waits for the wallet or the old key to object.
@@ -61,6 +64,7 @@ pub struct SignedBy {
 
 /// What can happen to an agent's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "made once for a change of keys, and never kept")]
 pub enum KeyInput {
     /// Wallet, old key and new key agree.
     Rotate {
@@ -143,77 +147,99 @@ pub enum KeyRefusal {
     TooManyKeys,
 }
 
+/// The keys after an input, and what has to follow.
+type Stepped = Result<(AgentRecord, Vec<KeyEffect>), KeyRefusal>;
+
 /// Advances an agent's keys by one input. Decisions 1, 2 and 2a of the spec notes.
-pub fn step(
-    mut record: AgentRecord,
-    now: Timestamp,
-    input: KeyInput,
-) -> Result<(AgentRecord, Vec<KeyEffect>), KeyRefusal> {
+pub fn step(record: AgentRecord, now: Timestamp, input: KeyInput) -> Stepped {
     match input {
         KeyInput::Rotate { old_key, new_key, proof } => {
-            let current = record.current_key().ok_or(KeyRefusal::KeyRevoked)?;
-            if *current != old_key {
-                return Err(KeyRefusal::OldKeyNotCurrent);
-            }
-            check_fresh(&record, &new_key)?;
-            // The owner is here with both keys: whatever recovery was waiting is off.
-            let mut effects = stop_recovery(&mut record);
-            effects.push(KeyEffect::ClaimKey(new_key.clone()));
-            replace_key(&mut record, now, new_key, proof);
-            effects.push(KeyEffect::Record("agent.key_rotated"));
-            Ok((record, effects))
+            rotate(record, now, &old_key, new_key, proof)
         }
         KeyInput::Recover { old_key, new_key, by, proof } => {
-            let registered = record.recovery_key().ok_or(KeyRefusal::NoRecoveryKey)?;
-            if by.recovery.as_ref() != Some(registered) {
-                return Err(KeyRefusal::NotTheRecoveryKey);
-            }
-            if record.agent.pending_recovery.is_some() {
-                return Err(KeyRefusal::RecoveryWaiting);
-            }
-            if record.agent.keys.last().map(|k| &k.public_key) != Some(&old_key) {
-                return Err(KeyRefusal::OldKeyNotCurrent);
-            }
-            check_fresh(&record, &new_key)?;
-            let at = now.plus(RECOVERY_DELAY);
-            record.agent.pending_recovery =
-                Some(PendingRecovery { new_key: new_key.clone(), effective_at: at });
-            let timer = KeyEffect::StartTimer { at, new_key, proof };
-            Ok((record, vec![timer, KeyEffect::Record("agent.recovery_started")]))
+            recover(record, now, &old_key, new_key, &by, proof)
         }
-        KeyInput::FinishRecovery { new_key, proof } => {
-            let waiting = waiting_recovery(&record, &new_key)?;
-            if now < waiting.effective_at {
-                let effective_at = waiting.effective_at;
-                return Err(KeyRefusal::RecoveryTooEarly { effective_at });
-            }
-            check_fresh(&record, &new_key)?;
-            let mut effects = stop_recovery(&mut record);
-            effects.push(KeyEffect::ClaimKey(new_key.clone()));
-            replace_key(&mut record, now, new_key, proof);
-            effects.push(KeyEffect::Record("agent.key_recovered"));
-            Ok((record, effects))
-        }
-        KeyInput::CancelRecovery { new_key, by } => {
-            waiting_recovery(&record, &new_key)?;
-            if !signed_by_owner(&record, &by) {
-                return Err(KeyRefusal::NotSignedByOwner);
-            }
-            let mut effects = stop_recovery(&mut record);
-            effects.push(KeyEffect::Record("agent.recovery_cancelled"));
-            Ok((record, effects))
-        }
+        KeyInput::FinishRecovery { new_key, proof } => finish_recovery(record, now, new_key, proof),
+        KeyInput::CancelRecovery { new_key, by } => cancel_recovery(record, &new_key, &by),
         KeyInput::Revoke { key, by, compromised_since } => {
             revoke(record, now, &key, &by, compromised_since)
         }
-        KeyInput::Attach { key, operator } => {
-            if record.current_key() != Some(&key) {
-                return Err(KeyRefusal::NotSignedByOwner);
-            }
-            record.agent.operator = operator;
-            Ok((record, vec![KeyEffect::Record("agent.operator_attached")]))
-        }
+        KeyInput::Attach { key, operator } => attach(record, &key, operator),
     }
+}
+
+fn rotate(
+    mut record: AgentRecord,
+    now: Timestamp,
+    old_key: &PublicKey,
+    new_key: PublicKey,
+    proof: serde_json::Value,
+) -> Stepped {
+    let current = record.current_key().ok_or(KeyRefusal::KeyRevoked)?;
+    if current != old_key {
+        return Err(KeyRefusal::OldKeyNotCurrent);
+    }
+    check_fresh(&record, &new_key)?;
+    // The owner is here with both keys: whatever recovery was waiting is off.
+    let mut effects = stop_recovery(&mut record);
+    effects.push(KeyEffect::ClaimKey(new_key));
+    replace_key(&mut record, now, new_key, proof);
+    effects.push(KeyEffect::Record("agent.key_rotated"));
+    Ok((record, effects))
+}
+
+fn recover(
+    mut record: AgentRecord,
+    now: Timestamp,
+    old_key: &PublicKey,
+    new_key: PublicKey,
+    by: &SignedBy,
+    proof: serde_json::Value,
+) -> Stepped {
+    let registered = record.recovery_key().ok_or(KeyRefusal::NoRecoveryKey)?;
+    if by.recovery.as_ref() != Some(registered) {
+        return Err(KeyRefusal::NotTheRecoveryKey);
+    }
+    if record.agent.pending_recovery.is_some() {
+        return Err(KeyRefusal::RecoveryWaiting);
+    }
+    if record.agent.keys.last().map(|k| &k.public_key) != Some(old_key) {
+        return Err(KeyRefusal::OldKeyNotCurrent);
+    }
+    check_fresh(&record, &new_key)?;
+    let at = now.plus(RECOVERY_DELAY);
+    record.agent.pending_recovery = Some(PendingRecovery { new_key, effective_at: at });
+    let timer = KeyEffect::StartTimer { at, new_key, proof };
+    Ok((record, vec![timer, KeyEffect::Record("agent.recovery_started")]))
+}
+
+fn finish_recovery(
+    mut record: AgentRecord,
+    now: Timestamp,
+    new_key: PublicKey,
+    proof: serde_json::Value,
+) -> Stepped {
+    let waiting = waiting_recovery(&record, &new_key)?;
+    if now < waiting.effective_at {
+        let effective_at = waiting.effective_at;
+        return Err(KeyRefusal::RecoveryTooEarly { effective_at });
+    }
+    check_fresh(&record, &new_key)?;
+    let mut effects = stop_recovery(&mut record);
+    effects.push(KeyEffect::ClaimKey(new_key));
+    replace_key(&mut record, now, new_key, proof);
+    effects.push(KeyEffect::Record("agent.key_recovered"));
+    Ok((record, effects))
+}
+
+fn cancel_recovery(mut record: AgentRecord, new_key: &PublicKey, by: &SignedBy) -> Stepped {
+    waiting_recovery(&record, new_key)?;
+    if !signed_by_owner(&record, by) {
+        return Err(KeyRefusal::NotSignedByOwner);
+    }
+    let mut effects = stop_recovery(&mut record);
+    effects.push(KeyEffect::Record("agent.recovery_cancelled"));
+    Ok((record, effects))
 }
 
 fn revoke(
@@ -222,10 +248,11 @@ fn revoke(
     key: &PublicKey,
     by: &SignedBy,
     compromised_since: Option<Timestamp>,
-) -> Result<(AgentRecord, Vec<KeyEffect>), KeyRefusal> {
+) -> Stepped {
     let by_itself = by.key.as_ref() == Some(key);
     let by_recovery = by.recovery.is_some() && by.recovery.as_ref() == record.recovery_key();
-    if !by.wallet && !by_itself && !by_recovery {
+    let by_others = by.wallet || by_recovery;
+    if !by_others && !by_itself {
         return Err(KeyRefusal::NotSignedByOwner);
     }
     if compromised_since.is_some_and(|since| since > now) {
@@ -233,8 +260,12 @@ fn revoke(
     }
     let listed = record.agent.keys.iter_mut().find(|k| k.public_key == *key);
     let listed = listed.ok_or(KeyRefusal::UnknownKey)?;
-    if listed.revoked_at.is_some() && listed.compromised_since <= compromised_since {
-        return Err(KeyRefusal::AlreadyRevoked);
+    // A second revocation can only send more to review, and a revoked key has no say in that.
+    if let Some(revoked_at) = listed.revoked_at {
+        let known = listed.compromised_since.unwrap_or(revoked_at);
+        if !by_others || compromised_since.is_none_or(|since| since >= known) {
+            return Err(KeyRefusal::AlreadyRevoked);
+        }
     }
     listed.revoked_at = listed.revoked_at.or(Some(now));
     listed.compromised_since = compromised_since;
@@ -242,6 +273,14 @@ fn revoke(
         record.agent.current_key = None;
     }
     Ok((record, vec![KeyEffect::Record("agent.key_revoked")]))
+}
+
+fn attach(mut record: AgentRecord, key: &PublicKey, operator: Did) -> Stepped {
+    if record.current_key() != Some(key) {
+        return Err(KeyRefusal::NotSignedByOwner);
+    }
+    record.agent.operator = operator;
+    Ok((record, vec![KeyEffect::Record("agent.operator_attached")]))
 }
 
 fn check_fresh(record: &AgentRecord, new_key: &PublicKey) -> Result<(), KeyRefusal> {
@@ -283,7 +322,7 @@ fn replace_key(
     if let Some(old) = record.agent.keys.last_mut() {
         old.revoked_at = old.revoked_at.or(Some(now));
     }
-    record.agent.current_key = Some(new_key.clone());
+    record.agent.current_key = Some(new_key);
     record.agent.money_frozen_until = Some(now.plus(ROTATION_FREEZE));
     record.agent.keys.push(AgentKey {
         public_key: new_key,

@@ -101,7 +101,9 @@ impl Market {
         limit: usize,
     ) -> Result<Page<HistoryLine>, Failure> {
         let wallet = AccountId::wallet(agent, asset);
+        let limit = limit.max(1);
         let entries = self.store.history(wallet, cursor, limit + 1).await?;
+        let entries = entries.ok_or(Refusal::MalformedCursor)?;
         let more = entries.len() > limit;
         let next_cursor = more.then(|| entries[limit - 1].cursor.clone());
         let items = entries

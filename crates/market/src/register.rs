@@ -75,16 +75,12 @@ impl Market {
         };
         self.run(load, vec![], move |turn| {
             let known: Option<AgentRecord> = turn.record(&record_key)?;
-            let record = match known {
+            let (record, kind) = match known {
                 Some(known) if known.agent.registration == public(&request) => {
                     return Ok(known.agent);
                 }
-                Some(known) => update(turn.now(), known, &request)?,
-                None => enter(turn, did, &request)?,
-            };
-            let kind = match record.agent.registered_at == turn.now() {
-                true => "agent.registered",
-                false => "agent.updated",
+                Some(known) => (update(turn.now(), known, &request)?, "agent.updated"),
+                None => (enter(turn, did, &request)?, "agent.registered"),
             };
             turn.put(&record_key, &record)?;
             turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
@@ -147,7 +143,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
     turn.claim_name(NAME_DID, &did.to_string(), binding.agent_id);
     turn.claim_name(NAME_KEY, &key, binding.agent_id);
     let first = AgentKey {
-        public_key: binding.public_key.clone(),
+        public_key: binding.public_key,
         since: turn.now(),
         revoked_at: None,
         compromised_since: None,
@@ -158,7 +154,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         did,
         name: binding.name.clone(),
         operator: binding.operator.unwrap_or(did),
-        current_key: Some(binding.public_key.clone()),
+        current_key: Some(binding.public_key),
         keys: vec![first],
         registration: public(request),
         pending_recovery: None,
@@ -182,10 +178,21 @@ fn update(
         return Err(Refusal::AgentExists { agent: new.agent_id.to_string() }.into());
     }
     check_fresh(now, new.issued_at)?;
+    keep_first_proof(&mut known.agent, &new.public_key);
     known.agent.name.clone_from(&new.name);
     known.agent.registration = public(request);
     known.webhook_url.clone_from(&request.webhook_url);
     Ok(known)
+}
+
+/// The first key's proof is the registration itself, until one by a later key takes its place.
+fn keep_first_proof(agent: &mut Agent, signer: &PublicKey) {
+    if let Some(first) = agent.keys.first_mut()
+        && first.proof.is_null()
+        && first.public_key != *signer
+    {
+        first.proof = serde_json::to_value(&agent.registration).unwrap_or_default();
+    }
 }
 
 /// What everybody may see of a registration.

@@ -51,7 +51,10 @@ impl Market {
             if turn.record::<AgentRecord>(&agent_key(&to))?.is_none() {
                 return Err(Refusal::UnknownAgent { agent: to.to_string() }.into());
             }
-            may_spend(turn, payer, &debit)?;
+            // A retry of what was paid is no new payment.
+            if turn.book.find(&request.id).is_none() {
+                may_spend(turn, payer, &debit)?;
+            }
             let order = Order {
                 id: request.id,
                 route: route.clone(),
@@ -68,16 +71,17 @@ impl Market {
                     (turn.book.hold(order)?, "transfer.held", TransferState::Pending)
                 }
             };
-            if applied == Applied::Now {
-                let told = TransferEvent {
-                    id: request.id,
-                    from: &debit,
-                    to: &credit,
-                    money: request.money,
-                    pending: None,
-                };
-                turn.event(&route, kind, &told, &[from, to])?;
+            if let (Applied::Before, Some(known)) = (applied, turn.book.find(&request.id)) {
+                return Ok(view(known));
             }
+            let told = TransferEvent {
+                id: request.id,
+                from: &debit,
+                to: &credit,
+                money: request.money,
+                pending: None,
+            };
+            turn.event(&route, kind, &told, &[from, to])?;
             Ok(Transfer {
                 id: request.id,
                 from: debit.to_string(),
@@ -106,8 +110,8 @@ impl Market {
             }
             not_frozen(turn, payer)?;
             let amount = part_of(&hold, request.money)?;
-            turn.book.post(id, resolution_id(&caller, id), Some(amount))?;
-            finish(turn, &caller, &hold, Kind::Post, amount)
+            let applied = turn.book.post(id, resolution_id(&caller, id), Some(amount))?;
+            finish(turn, &caller, &hold, (Kind::Post, amount), applied)
         })
         .await
     }
@@ -127,8 +131,8 @@ impl Market {
                 let rule = "before a week has passed only the payee voids a hold";
                 return Err(not_yours("the payer", rule));
             }
-            turn.book.void(id, resolution_id(&caller, id))?;
-            finish(turn, &caller, &hold, Kind::Void, hold.transfer.amount)
+            let applied = turn.book.void(id, resolution_id(&caller, id))?;
+            finish(turn, &caller, &hold, (Kind::Void, hold.transfer.amount), applied)
         })
         .await
     }
@@ -240,8 +244,8 @@ fn finish(
     turn: &mut Turn,
     caller: &Signed,
     hold: &StoredTransfer,
-    kind: Kind,
-    amount: Amount,
+    (kind, amount): (Kind, Amount),
+    applied: Applied,
 ) -> Result<Transfer, Stop> {
     let StoredTransfer { transfer: hold, .. } = hold;
     let (event, state) = match kind {
@@ -258,7 +262,9 @@ fn finish(
     };
     let both: Vec<_> =
         [&hold.debit, &hold.credit].iter().filter_map(|a| a.owner().parse().ok()).collect();
-    turn.event(&hold.route, event, &told, &both)?;
+    if applied == Applied::Now {
+        turn.event(&hold.route, event, &told, &both)?;
+    }
     Ok(Transfer {
         id: hold.id,
         from: hold.debit.to_string(),

@@ -57,7 +57,8 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Problem { problem, .. } => problem.retryable,
-            Error::Connection { .. } => true,
+            // What could not even be written down will not be next time.
+            Error::Connection { source, .. } => !source.is_builder(),
             // A proxy's page in place of an answer: the node may be on its way back.
             Error::Answer { status, .. } => matches!(status, 502..=504),
             Error::Request(_)

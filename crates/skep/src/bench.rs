@@ -1,7 +1,9 @@
 //! `skep bench`: ratios against a peer, or against the machine's limit, measured in the same run.
 
+mod auth;
 mod json;
 mod ledger;
+mod store;
 
 use std::{
     io::{IsTerminal, Write},
@@ -16,8 +18,12 @@ use serde::Serialize;
 pub enum What {
     /// Durable two-phase transfers against raw SQLite and against pgbench.
     Ledger,
+    /// Start-up and audit of a long journal.
+    Store,
     /// Canonical JSON against serde_json.
     Json,
+    /// Signed requests against bare signature checks and an unsigned handler.
+    Auth,
 }
 
 /// Figures of this machine, now: an absolute time proves nothing, a ratio does.
@@ -29,6 +35,9 @@ pub struct Bench {
     /// How long each figure is measured.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// How long the journal is that `store` is measured on.
+    #[arg(long, default_value_t = 100_000)]
+    transfers: u64,
 }
 
 /// One line of the report.
@@ -57,6 +66,12 @@ impl Bench {
         let wanted = |what| self.what.is_none_or(|w| w == what);
         if wanted(What::Ledger) {
             figures.extend(ledger::measure(time).await?);
+        }
+        if wanted(What::Store) {
+            figures.extend(store::measure(self.transfers).await?);
+        }
+        if wanted(What::Auth) {
+            figures.extend(auth::measure(time).await?);
         }
         if wanted(What::Json) {
             figures.extend(json::measure(time)?);

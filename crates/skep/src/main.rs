@@ -167,13 +167,13 @@ fn log_format(settings: &Settings) -> Result<LogFormat> {
 
 fn show_settings(settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
     if json {
-        writeln!(out, "{}", serde_json::to_string(settings.all())?)?;
+        writeln!(out, "{}", serde_json::to_string(&settings.shown())?)?;
         return Ok(());
     }
     for (name, meaning) in settings::KNOWN {
-        let (value, origin) = match settings.all().get(name) {
-            Some(set) => (set.value.as_str(), set.origin.to_string()),
-            None => ("", "not set".to_owned()),
+        let (value, origin) = match settings.shown().remove(name) {
+            Some(set) => (set.value, set.origin.to_string()),
+            None => (String::new(), "not set".to_owned()),
         };
         writeln!(out, "{name:<13} {value:<32} {origin:<24} {meaning}")?;
     }

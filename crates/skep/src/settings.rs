@@ -128,9 +128,13 @@ impl Settings {
         self.values.insert(name, Setting { value, origin });
     }
 
-    /// Every value with where it came from.
-    pub fn all(&self) -> &BTreeMap<&'static str, Setting> {
-        &self.values
+    /// Every value with where it came from, fit to be shown: without passwords.
+    pub fn shown(&self) -> BTreeMap<&'static str, Setting> {
+        let mut shown = self.values.clone();
+        if let Some(database) = shown.get_mut("database") {
+            database.value = without_password(&database.value);
+        }
+        shown
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {
@@ -167,6 +171,23 @@ impl Settings {
     }
 }
 
+/// `postgres://user:secret@host/name` with the secret taken out, wherever it stands.
+fn without_password(url: &str) -> String {
+    let (before_query, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut shown = before_query.to_owned();
+    if let Some((scheme, rest)) = before_query.split_once("://")
+        && let Some((user, host)) = rest.rsplit_once('@')
+        && let Some((name, _)) = user.split_once(':')
+    {
+        shown = format!("{scheme}://{name}:…@{host}");
+    }
+    let kept: Vec<&str> = query.split('&').filter(|p| !p.starts_with("password=")).collect();
+    match query.is_empty() {
+        true => shown,
+        false => format!("{shown}?{}", kept.join("&")),
+    }
+}
+
 fn config_path(given: Option<&Path>) -> Option<PathBuf> {
     let named = given.map(Path::to_owned).or_else(|| env::var_os("SKEP_CONFIG").map(PathBuf::from));
     if named.is_some() {
@@ -189,4 +210,38 @@ fn data_home() -> Option<PathBuf> {
 fn config_home() -> Option<PathBuf> {
     let set = env::var_os("XDG_CONFIG_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
     set.or_else(|| home().map(|h| h.join(".config")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("sqlite:/data/skep.db", "sqlite:/data/skep.db"),
+            ("postgres://skep@db/skep", "postgres://skep@db/skep"),
+            ("postgres://skep:p@ss:w@db:5432/skep", "postgres://skep:…@db:5432/skep"),
+            ("postgres://db/skep?user=a&password=b&x=1", "postgres://db/skep?user=a&x=1"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_over_a_file_and_a_file_over_the_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("skep.toml");
+        fs::write(&file, "listen = \"127.0.0.1:1\"\npublic_names = [\"a\", \"b\"]\n").unwrap();
+        let from_file = Settings::load(Some(&file), &[]).unwrap();
+        assert_eq!(from_file.text("listen"), Some("127.0.0.1:1"));
+        assert_eq!(from_file.list("public_names"), ["a", "b"]);
+        let flag = [("listen", Some("127.0.0.1:2".to_owned()))];
+        let settings = Settings::load(Some(&file), &flag).unwrap();
+        assert_eq!(settings.text("listen"), Some("127.0.0.1:2"));
+        assert_eq!(settings.shown()["listen"].origin, Origin::Flag);
+        fs::write(&file, "lisen = 1").unwrap();
+        let wrong = Settings::load(Some(&file), &[]).unwrap_err().to_string();
+        assert!(wrong.contains("lisen") && wrong.contains("listen"), "{wrong}");
+    }
 }

@@ -161,6 +161,7 @@ impl Book {
         self.charge(hold.budget.as_ref(), amount, freed)?;
         let order = resolve(&hold, id, amount);
         self.write(order, Kind::Post, freed, Some(pending), None)?;
+        self.pay_debts(&hold.debit, &id)?;
         Ok(Applied::Now)
     }
 
@@ -179,6 +180,7 @@ impl Book {
         self.charge(hold.budget.as_ref(), Amount::ZERO, freed)?;
         let order = resolve(&hold, id, hold.amount);
         self.write(order, Kind::Void, freed, Some(pending), None)?;
+        self.pay_debts(&hold.debit, &id)?;
         Ok(Applied::Now)
     }
 
@@ -387,7 +389,8 @@ impl Book {
         Ok(())
     }
 
-    /// Decision 9: every credit pays the account's debts first, oldest first.
+    /// Decision 9: every credit, and whatever a hold frees, pays the account's debts first, oldest
+    /// first.
     fn pay_debts(&mut self, debtor: &AccountId, cause: &TransferId) -> Result<(), LedgerRefusal> {
         if self.accounts.get(debtor).is_none_or(|a| a.owed == Amount::ZERO) {
             return Ok(());
@@ -464,3 +467,6 @@ fn check_limit(account: &Account, needed: Amount) -> Result<(), LedgerRefusal> {
     let left = limit.checked_sub(before).unwrap_or(Amount::ZERO);
     Err(LedgerRefusal::LimitReached { account: account.id.clone(), left, needed })
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,13 +156,14 @@ impl Store {
         ask!(self, e => e.transfer(route, id))
     }
 
-    /// An account's journal, newest first, before the cursor of an earlier page.
+    /// An account's journal, newest first, before the cursor of an earlier page; `None` if that is
+    /// no cursor of ours.
     pub async fn history(
         &self,
         of: AccountId,
         before: Option<String>,
         limit: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
+    ) -> Result<Option<Vec<Entry>>, StoreError> {
         ask!(self, e => e.history(of, before, limit))
     }
 

@@ -1,6 +1,8 @@
 //! One suite over both engines: SQLite in a temporary folder, and a real PostgreSQL that the
 //! tests start themselves.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
+
 #[path = "it/crash.rs"]
 mod crash;
 #[path = "it/fixture.rs"]

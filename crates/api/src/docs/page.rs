@@ -92,10 +92,11 @@ fn card(document: &Value, path: &str, method: &str, operation: &Value) -> String
             continue;
         }
         let what = escape(text(&response["description"]));
-        put!(out, "<h4>Answer <code>{status}</code></h4><p>{what}</p>");
+        put!(out, "<h4>Answer <code>{status}</code> {what}</h4>");
         let schema = &response["content"]["application/json"]["schema"];
         if !schema.is_null() {
-            put!(out, "{}", shape(document, schema));
+            let shape = shape(document, schema);
+            put!(out, "<details><summary>Example</summary>{shape}</details>");
         }
     }
     let codes = list(&operation["x-codes"]).map(text);

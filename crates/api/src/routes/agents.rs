@@ -2,7 +2,6 @@
 
 use axum::{Json, extract::State, response::Response};
 use http::StatusCode;
-use skep_base::AgentId;
 use skep_wire::{
     Page,
     http_signature::KeyId,
@@ -77,16 +76,8 @@ pub(super) async fn change_keys(
     PathId(name): PathId<KeyId>,
     JsonBody(change): JsonBody<KeyChange>,
 ) -> Result<Response, ApiError> {
-    let agent = resolve(&api, &name).await?;
+    let agent = api.agent_id(&name).await?;
     Ok(answered(StatusCode::OK, api.market.change_keys(&agent, change).await?))
-}
-
-/// An agent's address, also while it has no key that signs.
-async fn resolve(api: &Api, name: &KeyId) -> Result<AgentId, ApiError> {
-    match name {
-        KeyId::Agent(agent) => Ok(*agent),
-        KeyId::Did(did) => Ok(api.market.agent(&did.to_string()).await?.agent_id),
-    }
 }
 
 /// Read an agent's inbox

@@ -70,6 +70,8 @@ async fn behind_a_proxy_callers_are_told_apart() {
     assert_eq!(from("192.0.2.1").await, "200");
     assert_eq!(from("198.51.100.9, 192.0.2.1").await, "429");
     assert_eq!(from("192.0.2.1, 192.0.2.2").await, "200");
+    // Without a word of the proxy it is the proxy's own address.
+    assert_eq!([from("").await, from("unknown").await], ["200", "429"]);
 }
 
 #[tokio::test]

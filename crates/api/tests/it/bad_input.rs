@@ -173,6 +173,15 @@ async fn frames() {
     for (name, request, status, code) in cases {
         table.row(name, request, status, code).await;
     }
+    // A body whose length nobody announced.
+    let chunk = "x".repeat(16 * 1024);
+    let chunks = format!("{:x}\r\n{chunk}\r\n", chunk.len()).repeat(5);
+    let chunked = format!(
+        "POST /v1/agents HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+    );
+    let answer = table.node.send_bytes(chunked.as_bytes()).await;
+    table.judge("too large in chunks", &answer, 413, "body_too_large");
     let mut flood = Request::get("/healthz");
     for nth in 0..80 {
         let name: http::HeaderName = format!("x-{nth}").parse().unwrap();

@@ -1,5 +1,7 @@
 //! The HTTP face over real sockets, with a real store below.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
+
 mod bad_input;
 mod documents;
 mod money;

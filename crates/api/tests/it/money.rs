@@ -71,6 +71,9 @@ async fn the_sdk_pays_holds_and_reads() {
     assert_eq!(payer.agent_by_did(&agent.did).await.unwrap(), agent);
     let by_did = Request::get(&format!("/v1/agents/{}/wallet", agent.did)).signed(&node, &ada);
     assert_eq!(node.send(&by_did).await.status, 200);
+    let others = bob.key.public().did();
+    let by_did = Request::get(&format!("/v1/agents/{others}/wallet")).signed(&node, &ada);
+    assert_eq!(node.send(&by_did).await.code(), "not_yours");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use skep_api::{Config, Rate, Rates, Server, StartError, TlsFiles};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -116,7 +117,8 @@ async fn a_request_that_does_not_end_is_cut() {
     busy.write_all(head).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     let started = std::time::Instant::now();
-    let (_, _dir) = node.stop().await;
+    let (drained, _dir) = node.stop().await;
+    assert_eq!(drained.cut, 1);
     assert!(started.elapsed() < Duration::from_secs(3));
 }
 
@@ -136,7 +138,7 @@ async fn connections_beyond_the_limit_wait() {
 }
 
 #[tokio::test]
-async fn tls_and_http_2() {
+async fn tls() {
     let dir = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
@@ -162,6 +164,23 @@ async fn tls_and_http_2() {
     let market = node.market.clone();
     let error = Server::bind(Config { tls: swapped, ..config() }, market).await.unwrap_err();
     assert!(matches!(error, StartError::Tls(_)), "{error}");
+}
+
+/// Where the authority is in the URI and there is no `Host`.
+#[tokio::test]
+async fn http_2_is_signed_alike() {
+    let node = Node::start(config()).await;
+    let ada = node.rich(1).await;
+    let stream = TokioIo::new(TcpStream::connect(node.address).await.unwrap());
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let path = format!("/v1/agents/{}/wallet", ada.wallet.address());
+    let mut request = http::Request::new(http_body_util::Empty::<bytes::Bytes>::new());
+    *request.uri_mut() = format!("{}{path}", node.url).parse().unwrap();
+    *request.headers_mut() = Request::get(&path).signed(&node, &ada).headers;
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_2));
 }
 
 #[tokio::test]

@@ -21,8 +21,10 @@ use super::{Figure, progress};
 
 const SQLITE_CALLERS: usize = 64;
 const POSTGRES_CLIENTS: usize = 16;
+/// Wallets that the transfers are spread over; the peer has as many rows to spread over.
+const WALLETS: usize = 1000;
 /// As the TPC-B-like peer is usually run; it makes 10 million rows.
-const PGBENCH_SCALE: usize = 100;
+const PGBENCH_SCALE: &str = "100";
 
 pub(super) async fn measure(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let mut figures = sqlite(time).await?;
@@ -66,15 +68,7 @@ async fn postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let server = TempPostgres::start().context("PostgreSQL is needed for this figure")?;
     let peer_url = server.create_database("pgbench")?;
     progress("filling pgbench's tables (scale 100)");
-    let pgbench = |args: &[&str]| -> anyhow::Result<String> {
-        let mut command = Command::new(server.bin_dir().join("pgbench"));
-        let output = command.args(args).arg(&peer_url).output().context("pgbench did not start")?;
-        if !output.status.success() {
-            bail!("pgbench failed: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    pgbench(&["-i", "-q", "-s", &PGBENCH_SCALE.to_string()])?;
+    pgbench(&server, &peer_url, &["-i", "-q", "-s", PGBENCH_SCALE])?;
     let clients = POSTGRES_CLIENTS.to_string();
     let seconds = time.as_secs().to_string();
     let url = server.create_database("skep")?;
@@ -83,17 +77,26 @@ async fn postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let (mut ours, mut peer) = (0.0, 0.0);
     for _ in 0..2 {
         progress("pgbench, TPC-B-like, 16 clients");
-        let text = pgbench(&["-M", "prepared", "-c", &clients, "-j", "2", "-T", &seconds])?;
-        peer += tps(&text)? / 2.0;
+        let flags = ["-M", "prepared", "-c", &clients, "-j", "2", "-T", &seconds];
+        peer += tps(&pgbench(&server, &peer_url, &flags)?)? / 2.0;
         progress("two-phase transfers on PostgreSQL, 16 callers");
         ours += load(&store, POSTGRES_CLIENTS, time).await? / 2.0;
     }
     let (groups, calls) = store.commits();
     let name = format!(
-        "PostgreSQL, 16 callers, two-phase transfers (peer: pgbench TPC-B-like; {:.1} calls a commit)",
+        "PostgreSQL, 16 callers, hold + post (peer: pgbench TPC-B-like; {:.1} calls a commit)",
         calls as f64 / groups as f64
     );
     Ok(vec![Figure::new(&name, ours / 2.0, peer, "transfers/s to transactions/s", Some(0.5))])
+}
+
+fn pgbench(server: &TempPostgres, url: &str, flags: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(server.bin_dir().join("pgbench"));
+    let output = command.args(flags).arg(url).output().context("pgbench did not start")?;
+    if !output.status.success() {
+        bail!("pgbench failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn tps(text: &str) -> anyhow::Result<f64> {
@@ -103,10 +106,10 @@ fn tps(text: &str) -> anyhow::Result<f64> {
 }
 
 /// Runs holds and posts with so many callers at once. Says how many steps a second were durable.
-async fn load(store: &Store, callers: usize, time: Duration) -> anyhow::Result<f64> {
+pub(super) async fn load(store: &Store, callers: usize, time: Duration) -> anyhow::Result<f64> {
     let stop = Arc::new(AtomicBool::new(false));
     let steps = Arc::new(AtomicU64::new(0));
-    for n in 0..callers {
+    for n in 0..WALLETS {
         step(store, fund(n)).await?;
     }
     let started = Instant::now();
@@ -114,9 +117,11 @@ async fn load(store: &Store, callers: usize, time: Duration) -> anyhow::Result<f
         .map(|n| {
             let (store, stop, steps) = (store.clone(), stop.clone(), steps.clone());
             tokio::spawn(async move {
+                let mut place = n * 7919;
                 while !stop.load(Ordering::Relaxed) {
                     let hold = new_id()?;
-                    step(&store, hold_call(n, callers, hold)).await?;
+                    place += 104_729;
+                    step(&store, hold_call(place, hold)).await?;
                     step(&store, post_call(hold)).await?;
                     steps.fetch_add(2, Ordering::Relaxed);
                 }
@@ -146,7 +151,9 @@ fn new_id() -> anyhow::Result<TransferId> {
 }
 
 fn wallet(n: usize) -> AccountId {
-    AccountId::wallet(&AgentId([n as u8; 20]), Asset::USDC)
+    let mut agent = [0x5e; 20];
+    agent[..8].copy_from_slice(&(n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    AccountId::wallet(&AgentId(agent), Asset::USDC)
 }
 
 fn guard(key: String) -> Guard {
@@ -172,8 +179,9 @@ fn fund(n: usize) -> Call {
     Call { load, guards: vec![], step: Box::new(step) }
 }
 
-fn hold_call(n: usize, callers: usize, id: TransferId) -> Call {
-    let (from, to) = (wallet(n), wallet((n + 1) % callers));
+fn hold_call(place: usize, id: TransferId) -> Call {
+    let other = place % WALLETS + 1 + place / WALLETS % (WALLETS - 1);
+    let (from, to) = (wallet(place % WALLETS), wallet(other % WALLETS));
     let load = Load {
         accounts: vec![from.clone(), to.clone()],
         transfers: vec![(RouteKey::of(id), id)],

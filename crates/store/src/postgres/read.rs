@@ -117,12 +117,16 @@ impl Postgres {
         of: AccountId,
         before: Option<String>,
         limit: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let (at, id) = before
-            .as_deref()
-            .and_then(|cursor| cursor.split_once('.'))
-            .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())))
-            .unwrap_or((i64::MAX, String::new()));
+    ) -> Result<Option<Vec<Entry>>, StoreError> {
+        let parse = |cursor: &str| -> Option<(i64, String)> {
+            let (at, id) = cursor.split_once('.')?;
+            Some((at.parse().ok()?, id.parse::<TransferId>().ok()?.to_string()))
+        };
+        let (at, id) = match before.as_deref().map(parse) {
+            None => (i64::MAX, String::new()),
+            Some(Some(place)) => place,
+            Some(None) => return Ok(None),
+        };
         let rows = self.ask(HISTORY, &[&of.as_str(), &at, &id, &(limit as i64)]).await?;
         rows.iter()
             .map(|row| {
@@ -130,7 +134,8 @@ impl Postgres {
                 let cursor = format!("{at}.{}", transfer.id);
                 Ok(Entry { cursor, at: Timestamp::from_ms(at), transfer })
             })
-            .collect()
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
     pub(crate) async fn events(

@@ -27,16 +27,13 @@ const BREATH: Duration = Duration::from_millis(20);
 const HEAD_LOCKED: &str = "select seq, hash from log_head where one = 1 for update skip locked";
 const HEAD: &str = "select seq, hash from log_head where one = 1";
 const UNNUMBERED: &str = "
-    select e.id, e.route_key, e.version, e.kind, e.at, e.body, e.notify
+    select e.id, e.route_key, e.version, e.kind, e.at, e.body, e.notify, u.arrival
     from events_unnumbered u join events e on e.route_key = u.route_key and e.id = u.id
-    order by e.at, e.route_key, e.version, e.id limit $1";
+    order by u.arrival limit $1";
 const NUMBER: &str = "
-    with numbered as (
-        insert into event_numbers (seq, hash, route_key, id)
-        select * from unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[])
-        returning route_key, id)
-    delete from events_unnumbered u using numbered n
-    where u.route_key = n.route_key and u.id = n.id";
+    insert into event_numbers (seq, hash, route_key, id)
+    select * from unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[])";
+const FORGET: &str = "delete from events_unnumbered where arrival = any($1)";
 const TELL: &str = "
     insert into inbox (agent_id, seq) select * from unnest($1::text[], $2::bigint[])
     on conflict do nothing";
@@ -100,6 +97,7 @@ async fn number_on(client: &Object) -> Result<(Head, bool), String> {
     let mut head = old;
     let (mut seqs, mut hashes, mut routes, mut ids) = (vec![], vec![], vec![], vec![]);
     let (mut told, mut told_seqs) = (vec![], vec![]);
+    let arrivals: Vec<i64> = rows.iter().map(|row| row.get(7)).collect();
     for row in &rows {
         let event = event_row(row, 0).map_err(|_| "an event is unreadable".to_owned())?;
         head = head.next(&event);
@@ -114,6 +112,8 @@ async fn number_on(client: &Object) -> Result<(Head, bool), String> {
     }
     let statement = client.prepare_cached(NUMBER).await.map_err(failed)?;
     client.execute(&statement, &[&seqs, &hashes, &routes, &ids]).await.map_err(failed)?;
+    let statement = client.prepare_cached(FORGET).await.map_err(failed)?;
+    client.execute(&statement, &[&arrivals]).await.map_err(failed)?;
     if !told.is_empty() {
         let statement = client.prepare_cached(TELL).await.map_err(failed)?;
         client.execute(&statement, &[&told, &told_seqs]).await.map_err(failed)?;

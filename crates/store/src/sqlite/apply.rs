@@ -1,5 +1,7 @@
 //! A group of calls on SQLite: what they name is loaded, what they wrote is written.
 
+use std::collections::btree_map::Entry;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_base::{Amount, Hash32, Timestamp, id::TransferId};
 
@@ -17,32 +19,31 @@ use crate::{
 pub(super) fn load(conn: &Connection, call: &Call, group: &mut Group) -> Result<(), WorkError> {
     for guard in &call.guards {
         let key = (guard.scope.clone(), guard.key.clone());
-        if !group.guards.contains_key(&key) {
-            let kept = kept_answer(conn, guard)?;
-            group.guards.insert(key, kept);
+        if let Entry::Vacant(place) = group.guards.entry(key) {
+            place.insert(kept_answer(conn, guard)?);
         }
     }
     for (key, _) in &call.load.records {
-        if !group.records.contains_key(key) {
+        if let Entry::Vacant(place) = group.records.entry(key.clone()) {
             let now = record(conn, key)?;
             let stored_version = now.as_ref().map_or(0, |r| r.version);
-            group.records.insert(key.clone(), RecordSlot { stored_version, now });
+            place.insert(RecordSlot { stored_version, now });
         }
     }
     for (kind, name) in &call.load.names {
         let key = (*kind, name.clone());
-        if !group.names.contains_key(&key) {
+        if let Entry::Vacant(place) = group.names.entry(key) {
             let owner = conn
                 .prepare_cached("select owner from names where kind = ?1 and name = ?2")?
                 .query_row((kind, name), |row| row.get(0))
                 .optional()?;
-            group.names.insert(key, owner);
+            place.insert(owner);
         }
     }
     let mut wanted = call.load.accounts.clone();
     for (route, id) in &call.load.transfers {
-        if !group.transfers.contains_key(id) {
-            group.transfers.insert(*id, stored_transfer(conn, route, id)?);
+        if let Entry::Vacant(place) = group.transfers.entry(*id) {
+            place.insert(stored_transfer(conn, route, id)?);
         }
         if let Some(Some(stored)) = group.transfers.get(id) {
             wanted.extend(accounts_of(&stored.transfer));

@@ -48,7 +48,8 @@ pub(super) fn start(
 }
 
 fn run(settings: &Settings, writer: &WeakSender<Command>, stopped: &Receiver<()>) {
-    let log = settings.path.with_extension("db-wal");
+    let mut log = settings.path.clone().into_os_string();
+    log.push("-wal");
     let mut conn: Option<Connection> = None;
     while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
         let bytes = std::fs::metadata(&log).map_or(0, |m| m.len());

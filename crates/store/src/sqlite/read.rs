@@ -70,9 +70,13 @@ impl Sqlite {
         of: AccountId,
         before: Option<String>,
         limit: usize,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let before = before.and_then(|cursor| cursor.parse().ok()).unwrap_or(i64::MAX);
-        self.read(READ_AGE_MAX, move |conn| history(conn, &of, before, limit)).await
+    ) -> Result<Option<Vec<Entry>>, StoreError> {
+        let before = match before.map(|cursor| cursor.parse()) {
+            None => i64::MAX,
+            Some(Ok(before)) => before,
+            Some(Err(_)) => return Ok(None),
+        };
+        self.read(READ_AGE_MAX, move |conn| history(conn, &of, before, limit)).await.map(Some)
     }
 
     pub(crate) async fn events(

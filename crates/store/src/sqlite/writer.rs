@@ -37,9 +37,12 @@ pub(super) struct Desk<'a> {
 /// Tells the caller how it ended, after the commit.
 pub(super) type Deliver = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
+/// What a piece of work does.
+pub(super) type Piece = Box<dyn FnOnce(&Desk<'_>) -> Result<(), WorkError> + Send>;
+
 /// A piece of work that is not a call: runs in a savepoint; an error undoes it and it alone.
 pub(super) struct Work {
-    pub(super) run: Box<dyn FnOnce(&Desk<'_>) -> Result<(), WorkError> + Send>,
+    pub(super) run: Piece,
     pub(super) deliver: Deliver,
 }
 
@@ -49,6 +52,11 @@ pub(super) struct Waiting {
     pub(super) entropy: [u8; 16],
     pub(super) answer: oneshot::Sender<Result<Outcome, StoreError>>,
 }
+
+/// Calls that have run, with what to answer once they are committed.
+type CallsDone = Vec<(Waiting, Result<Outcome, StoreError>)>;
+/// Pieces of work that have run, likewise.
+type WorksDone = Vec<(Deliver, Result<(), StoreError>)>;
 
 /// Why a piece of work is undone.
 #[derive(Debug, thiserror::Error)]
@@ -123,8 +131,8 @@ impl Writer {
 
     /// Takes what is waiting and commits it together.
     fn group(&mut self, first: Command) {
-        let mut calls: Vec<(Waiting, Result<Outcome, StoreError>)> = Vec::new();
-        let mut works: Vec<(Deliver, Result<(), StoreError>)> = Vec::new();
+        let mut calls = CallsDone::new();
+        let mut works = WorksDone::new();
         let mut restart_log = false;
         let result = self.fill_group(first, &mut calls, &mut works, &mut restart_log);
         match result {
@@ -160,12 +168,7 @@ impl Writer {
         }
     }
 
-    fn group_failed(
-        &mut self,
-        error: GroupError,
-        calls: Vec<(Waiting, Result<Outcome, StoreError>)>,
-        works: Vec<(Deliver, Result<(), StoreError>)>,
-    ) {
+    fn group_failed(&mut self, error: GroupError, calls: CallsDone, works: WorksDone) {
         tracing::error!(%error, calls = calls.len(), "a group was not committed");
         let answer = || match &error {
             GroupError::Refused(WorkError::Bug(bug)) => StoreError::Bug(bug.clone()),
@@ -173,23 +176,23 @@ impl Writer {
             GroupError::Failed(e) => StoreError::Unavailable(e.to_string()),
             GroupError::Lost(e) => StoreError::Unknown(e.to_string()),
         };
-        match &error {
-            GroupError::Refused(_) => self.undo(),
-            GroupError::Failed(_) | GroupError::Lost(_) => self.reopen(),
-        }
         for (waiting, _) in calls {
             let _ = waiting.answer.send(Err(answer()));
         }
         for (deliver, _) in works {
             deliver(Err(answer()));
         }
+        match &error {
+            GroupError::Refused(_) => self.undo(),
+            GroupError::Failed(_) | GroupError::Lost(_) => self.reopen(),
+        }
     }
 
     fn fill_group(
         &mut self,
         first: Command,
-        calls: &mut Vec<(Waiting, Result<Outcome, StoreError>)>,
-        works: &mut Vec<(Deliver, Result<(), StoreError>)>,
+        calls: &mut CallsDone,
+        works: &mut WorksDone,
         restart_log: &mut bool,
     ) -> Result<(), GroupError> {
         self.last_now = self.last_now.max(self.clock.now());
@@ -241,11 +244,7 @@ impl Writer {
         Ok(())
     }
 
-    fn one(
-        &self,
-        piece: Box<dyn FnOnce(&Desk<'_>) -> Result<(), WorkError> + Send>,
-        begun: &rusqlite::Result<()>,
-    ) -> Result<(), WorkError> {
+    fn one(&self, piece: Piece, begun: &rusqlite::Result<()>) -> Result<(), WorkError> {
         if begun.is_err() {
             return Ok(());
         }
@@ -273,6 +272,12 @@ impl Writer {
     /// cached of the log may never reach the disk. Copying the log into the database and syncing
     /// that makes sure of everything that is visible, before anything is acknowledged on top.
     fn reopen(&mut self) {
+        // A transaction that some errors leave open would keep the log busy for ever.
+        if !self.conn.is_autocommit()
+            && let Err(error) = run(&self.conn, "rollback")
+        {
+            tracing::warn!(%error, "the failed group could not be undone");
+        }
         loop {
             let fresh = connect(&self.settings).and_then(|conn| {
                 let busy: i64 =
@@ -291,10 +296,25 @@ impl Writer {
                 Ok(_) => tracing::warn!("readers keep the log busy; trying again"),
                 Err(error) => tracing::error!(%error, "the database cannot be reopened yet"),
             }
+            self.refuse_waiting();
             if self.commands.is_closed() {
                 return;
             }
             std::thread::sleep(REOPEN_PAUSE);
+        }
+    }
+
+    /// Nobody waits for a disk that may stay full for hours.
+    fn refuse_waiting(&mut self) {
+        let error = || StoreError::Unavailable("the disk failed and is not back yet".to_owned());
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Call(waiting) => {
+                    let _ = waiting.answer.send(Err(error()));
+                }
+                Command::Work(work) => (work.deliver)(Err(error())),
+                Command::RestartLog => {}
+            }
         }
     }
 

@@ -38,7 +38,7 @@ const SERVER_CRASHES_LONG: u64 = 50;
 
 /// Callers at the same time, each with a wallet of its own.
 const CALLERS: u64 = 8;
-/// Two callers may have a coin more or less, none runs out of them.
+/// More than any caller can spend.
 const FUNDS: i64 = 1_000_000;
 /// Databases do not grow without end: after so many kills a fresh one is made.
 const KILLS_PER_DATABASE: usize = 5;
@@ -62,6 +62,8 @@ struct Plan {
     sessions: u64,
     /// Calls per session, failed ones included.
     steps: u64,
+    /// After so many errors a session ends.
+    errors_max: u64,
     /// Tells apart the children that work on one database, so that each has ids of its own.
     run: u64,
     /// What the workload removes to make room on a full disk.
@@ -71,7 +73,8 @@ struct Plan {
 impl Plan {
     fn new(folder: &Path, steps: u64) -> Plan {
         let url = format!("sqlite:{}", folder.join("skep.db").display());
-        Plan { url, synchronous: Synchronous::Full, sessions: 1, steps, run: 1, ballast: None }
+        let synchronous = Synchronous::Full;
+        Plan { url, synchronous, sessions: 1, steps, errors_max: 60, run: 1, ballast: None }
     }
 
     /// This program again, as the child that follows the plan.
@@ -79,25 +82,27 @@ impl Plan {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let ballast = self.ballast.as_deref().unwrap_or(Path::new("")).display();
         let normal = self.synchronous == Synchronous::Normal;
-        let Plan { url, sessions, steps, run, .. } = self;
+        let Plan { url, sessions, steps, errors_max, run, .. } = self;
+        let plan = format!("{normal}|{sessions}|{steps}|{errors_max}|{run}|{ballast}|{url}");
         command
             .args(["--exact", "crash::workload", "--nocapture", "--test-threads=1"])
-            .env(PLAN, format!("{normal}|{sessions}|{steps}|{run}|{ballast}|{url}"));
+            .env(PLAN, plan);
         command
     }
 
     fn from_env() -> Option<Plan> {
         let text = std::env::var(PLAN).ok()?;
-        let mut words = text.splitn(6, '|');
+        let mut words = text.splitn(7, '|');
         let mut word = || words.next().unwrap();
         let synchronous = match word() {
             "true" => Synchronous::Normal,
             _ => Synchronous::Full,
         };
         let mut number = || word().parse().unwrap();
-        let (sessions, steps, run) = (number(), number(), number());
+        let (sessions, steps, errors_max, run) = (number(), number(), number(), number());
         let ballast = Some(word()).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Some(Plan { url: word().to_owned(), synchronous, sessions, steps, run, ballast })
+        let url = word().to_owned();
+        Some(Plan { url, synchronous, sessions, steps, errors_max, run, ballast })
     }
 
     async fn open(&self) -> Result<Store, skep_store::OpenError> {
@@ -132,17 +137,24 @@ type Say = Arc<dyn Fn(String) + Send + Sync>;
 
 /// What the callers of one session share.
 struct Shared {
-    steps_left: AtomicU64,
+    steps: AtomicU64,
     errors: AtomicU64,
-    ballast: Option<PathBuf>,
+    plan: Plan,
+}
+
+impl Shared {
+    fn takes_step(&self) -> bool {
+        self.steps.fetch_add(1, Ordering::Relaxed) < self.plan.steps
+            && self.errors.load(Ordering::Relaxed) < self.plan.errors_max
+    }
 }
 
 /// Lets the callers work until the steps of the plan are used up.
 async fn drive(store: &Store, plan: &Plan, session: u64, say: &Say) {
     let shared = Arc::new(Shared {
-        steps_left: AtomicU64::new(plan.steps),
+        steps: AtomicU64::new(0),
         errors: AtomicU64::new(0),
-        ballast: plan.ballast.clone(),
+        plan: plan.clone(),
     });
     // Dropped, it ends them in the middle of what they do.
     let mut callers = tokio::task::JoinSet::new();
@@ -164,6 +176,14 @@ async fn drive(store: &Store, plan: &Plan, session: u64, say: &Say) {
     }
 }
 
+/// What a caller does next.
+#[derive(Clone, Copy)]
+enum Next {
+    Unfunded,
+    Any,
+    Over,
+}
+
 struct Caller {
     store: Store,
     say: Say,
@@ -177,11 +197,14 @@ struct Caller {
 
 impl Caller {
     async fn run(mut self) {
-        let funding = Pay(self.new_id(), outside(), wallet(self.number), FUNDS);
-        let mut next = self.step(funding).await;
-        while next {
-            let change = self.choose();
-            next = self.step(change).await;
+        let mut next = Next::Unfunded;
+        loop {
+            let change = match next {
+                Next::Over => return,
+                Next::Unfunded => Pay(self.new_id(), outside(), wallet(self.number), FUNDS),
+                Next::Any => self.choose(),
+            };
+            next = self.step(change, next).await;
         }
     }
 
@@ -204,51 +227,43 @@ impl Caller {
         }
     }
 
-    /// Asks until there is an answer, or gives up: both must be fine. Says whether to go on.
-    async fn step(&mut self, change: Change) -> bool {
+    /// Asks until there is an answer, or gives up: both must be fine.
+    async fn step(&mut self, change: Change, given_up: Next) -> Next {
         let say = |word: &str| (self.say)(format!("{word} {}\n", row_of(&change)));
-        let take = |n: u64| n.checked_sub(1);
-        while self
-            .shared
-            .steps_left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .is_ok()
-        {
+        // Once one attempt is uncertain, no later one can say that nothing is written.
+        let mut uncertain = false;
+        while self.shared.takes_step() {
             match self.store.call(call(vec![change.clone()])).await {
                 Ok(Outcome::Done(Answer { refused: false, .. })) => {
                     say("ACK");
                     if let Hold(n, _, _, minor) = change {
                         self.holds.push((n, minor));
                     }
-                    return true;
+                    return Next::Any;
                 }
-                // Its funding may have failed; any other refusal is a wrong answer.
-                Ok(Outcome::Done(answer)) if answer.body.contains("units free") => return true,
-                Err(StoreError::Unavailable(_)) if self.rng.percent(50) => {
-                    say("NOT");
-                    self.pause().await;
-                    return true;
-                }
-                Err(StoreError::Unknown(_)) if self.rng.percent(50) => {
-                    say("UNKNOWN");
-                    self.pause().await;
-                    return true;
-                }
-                Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {
-                    say("AGAIN");
-                    self.pause().await;
-                }
+                Err(StoreError::Unavailable(_)) => {}
+                Err(StoreError::Unknown(_)) => uncertain = true,
                 other => panic!("{change:?} was answered by {other:?}"),
             }
+            let gives_up = self.rng.percent(50);
+            say(match (gives_up, uncertain) {
+                (false, _) => "AGAIN",
+                (true, false) => "NOT",
+                (true, true) => "UNKNOWN",
+            });
+            self.pause().await;
+            if gives_up {
+                return given_up;
+            }
         }
-        false
+        Next::Over
     }
 
     /// After an error; makes room when the disk was full for long enough.
     async fn pause(&self) {
         let errors = self.shared.errors.fetch_add(1, Ordering::Relaxed) + 1;
         if errors == ERRORS_BEFORE_ROOM
-            && let Some(ballast) = &self.shared.ballast
+            && let Some(ballast) = &self.shared.plan.ballast
         {
             std::fs::remove_file(ballast).unwrap();
         }
@@ -334,7 +349,7 @@ async fn journal(store: &Store) -> Result<BTreeSet<String>, String> {
     let mut journal = BTreeSet::new();
     for number in 1..=CALLERS as u8 {
         let page = store.history(wallet(number), None, 1_000_000).await;
-        let page = page.map_err(|e| e.to_string())?;
+        let page = page.map_err(|e| e.to_string())?.unwrap_or_default();
         journal.extend(page.iter().map(|entry| row(&entry.transfer)));
     }
     Ok(journal)
@@ -347,16 +362,14 @@ struct Place {
 }
 
 impl Place {
-    fn new(test: &'static str, seed: u64) -> Place {
-        Place { test, seed: seed_or(seed) }
+    fn new(test: &'static str) -> Place {
+        Place { test, seed: seed_or(1) }
     }
 
     fn fail(&self, detail: impl std::fmt::Display) -> ! {
         let Place { test, seed } = self;
         let long = if is_long() { "SKEP_TEST_LONG=1 " } else { "" };
-        panic!(
-            "{detail}\nrun again: SEED={seed} {long}cargo test -p skep-store --test it crash::{test}"
-        );
+        panic!("{detail}\nrun again: SEED={seed} {long}cargo test -p skep-store crash::{test}");
     }
 
     async fn nothing_is_lost(&self, url: &str, said: &Said, what: &str) {
@@ -398,12 +411,15 @@ fn started_by(program: &str, args: &[&str], command: &Command) -> Command {
     whole
 }
 
-/// The command with faults in its system calls. `strace` counts them in each thread by itself, and
-/// with `--seccomp-bpf`, which would be faster, not at all.
-fn with_fault(command: &Command, calls: &str, fault: &str) -> Command {
+/// The plan's command with faults in its calls on the database and its log. `strace` counts them
+/// in each thread by itself, and with `--seccomp-bpf`, which would be faster, not at all.
+fn with_fault(plan: &Plan, calls: &str, fault: &str) -> Command {
+    let database = plan.url.strip_prefix("sqlite:").unwrap();
+    let log = format!("{database}-wal");
     let (traced, injected) = (format!("trace={calls}"), format!("inject={calls}:{fault}"));
     let args = ["-f", "-qq", "-o", "/dev/null", "-e", &traced, "-e", &injected];
-    started_by("strace", &args, command)
+    let args = [&args[..], &["-P", database, "-P", &log]].concat();
+    started_by("strace", &args, &plan.command())
 }
 
 /// An empty database, with the schema.
@@ -420,7 +436,7 @@ fn schema_of(url: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment() {
-    let place = Place::new("killed_at_any_moment", 1);
+    let place = Place::new("killed_at_any_moment");
     let mut rng = Rng::new(place.seed);
     let whole = tempfile::tempdir().unwrap();
     let whole_plan = Plan::new(whole.path(), 0);
@@ -435,7 +451,7 @@ async fn killed_at_any_moment() {
         }
         let plan = Plan { run: kill as u64, ..Plan::new(folder.path(), u64::MAX) };
         // On a fresh database most of the moments are in the making of the schema.
-        let moment = Duration::from_micros(rng.below(if is_first { 60_000 } else { 250_000 }));
+        let moment = Duration::from_micros(rng.below(if is_first { 30_000 } else { 250_000 }));
         let run = run_until(&mut plan.command(), moment).unwrap();
         let what = format!("kill {kill} after {moment:?}");
         if !run.killed {
@@ -451,13 +467,13 @@ async fn killed_at_any_moment() {
             place.fail(format_args!("{what}: the schema is half made"));
         }
     }
-    println!("{acked} acknowledged, {unopened} kills before the database was open");
+    println!("kills: {acked} acknowledged, {unopened} kills before the database was open");
     assert!(acked > 0, "no child was quick enough to be killed at work");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_at_the_nth_sync() {
-    let place = Place::new("dead_at_the_nth_sync", 1);
+    let place = Place::new("dead_at_the_nth_sync");
     // The schema has a thread of its own to be made in, so the writer's syncs are counted from
     // one again on a database that is there.
     for prepared in [false, true] {
@@ -469,7 +485,7 @@ async fn dead_at_the_nth_sync() {
                 prepare(&plan).await;
             }
             let fault = format!("signal=SIGKILL:when={n}");
-            let mut command = with_fault(&plan.command(), "fsync,fdatasync", &fault);
+            let mut command = with_fault(&plan, "fsync,fdatasync", &fault);
             let what = format!("sync {n}, prepared: {prepared}");
             let run = place.run(&mut command, &what);
             let mut said = Said::default();
@@ -482,18 +498,31 @@ async fn dead_at_the_nth_sync() {
     }
 }
 
-/// Runs the workload with a fault that begins at the n-th call, on a fresh or a prepared database.
-async fn survive(place: &Place, calls: &str, error: &str, n: u64, length: Option<u64>) -> Said {
+/// What fails and how, and how many calls lie between the places where it begins.
+struct Fault {
+    calls: &'static str,
+    error: &'static str,
+    stride: u64,
+}
+
+/// Runs the workload with a fault that begins at the n-th place and passes, or stays.
+async fn survive(place: &Place, fault: &Fault, n: u64, length: Option<u64>) {
+    let Fault { calls, error, stride } = fault;
     let folder = tempfile::tempdir().unwrap();
-    let plan = Plan::new(folder.path(), 300 + 10 * n);
+    // More than it takes to come to the place: a commit has a sync and many writes.
+    let plan = Plan::new(folder.path(), 300 + n * (CALLERS + 1));
     // Every third one has the fault in the making of the schema.
-    if n % 3 != 0 {
+    if !n.is_multiple_of(3) {
         prepare(&plan).await;
     }
-    let when = length.map_or(format!("{n}+"), |length| format!("{n}..{}", n + length - 1));
+    let first = n * stride;
+    let when = match length {
+        Some(length) => format!("{first}..{}", first + length - 1),
+        None => format!("{first}+"),
+    };
     let what = format!("{error} from {calls} {when}");
     let fault = format!("error={error}:when={when}");
-    let mut command = with_fault(&plan.command(), calls, &fault);
+    let mut command = with_fault(&plan, calls, &fault);
     let said = place.run_to_end(&mut command, &what);
     if said.errors == 0 {
         place.fail(format_args!("{what}: no caller saw it"));
@@ -502,7 +531,6 @@ async fn survive(place: &Place, calls: &str, error: &str, n: u64, length: Option
         place.fail(format_args!("{what}: the store did not come back"));
     }
     place.nothing_is_lost(&plan.url, &said, &what).await;
-    said
 }
 
 /// Faults that pass and faults that stay.
@@ -510,21 +538,22 @@ const FAULT_LENGTHS: [Option<u64>; 3] = [Some(1), Some(4), None];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_fails_to_sync() {
-    let place = Place::new("the_disk_fails_to_sync", 1);
+    let place = Place::new("the_disk_fails_to_sync");
+    let fault = Fault { calls: "fsync,fdatasync", error: "EIO", stride: 1 };
     for length in FAULT_LENGTHS {
         for n in 1..=by_length(FAULTS, FAULTS_LONG) {
-            survive(&place, "fsync,fdatasync", "EIO", n, length).await;
+            survive(&place, &fault, n, length).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_has_no_room() {
-    let place = Place::new("the_disk_has_no_room", 1);
+    let place = Place::new("the_disk_has_no_room");
+    let fault = Fault { calls: "pwrite64", error: "ENOSPC", stride: 7 };
     for length in FAULT_LENGTHS {
         for n in 1..=by_length(FAULTS, FAULTS_LONG) {
-            // A commit is several writes: further apart they hit more of its places.
-            survive(&place, "pwrite64", "ENOSPC", n * 7, length).await;
+            survive(&place, &fault, n, length).await;
         }
     }
 }
@@ -543,15 +572,15 @@ const SMALL_FILES: &str = r#"trap '' XFSZ; ulimit -S -f 1024; exec "$@""#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_disk_is_really_full() {
-    let place = Place::new("the_disk_is_really_full", 1);
+    let place = Place::new("the_disk_is_really_full");
     let (disk, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut plan = Plan::new(disk.path(), 1000);
-    plan.ballast = Some(disk.path().join("ballast"));
+    let mut plan = Plan::new(disk.path(), 600);
+    (plan.ballast, plan.errors_max) = (Some(disk.path().join("ballast")), u64::MAX);
     let (disk_arg, copy_arg) = (disk.path().to_str().unwrap(), copy.path().to_str().unwrap());
     let args = ["-rm", "sh", "-c", SMALL_DISK, "small-disk", disk_arg, copy_arg];
     let try_mount = started_by("unshare", &args, &Command::new("true")).output().unwrap();
     let said = if try_mount.status.code() == Some(99) {
-        plan = Plan::new(copy.path(), 1000);
+        plan = Plan::new(copy.path(), 600);
         let args = ["-c", SMALL_FILES, "small-files"];
         place.run_to_end(&mut started_by("sh", &args, &plan.command()), "files that cannot grow")
     } else {
@@ -569,14 +598,13 @@ async fn the_disk_is_really_full() {
     place.nothing_is_lost(&copied.url, &said, "a full disk").await;
 }
 
-/// Cuts the power at random moments of a recorded run: how many cuts lost something, of how many.
-async fn cut_the_power(place: &Place, synchronous: Synchronous) -> (usize, usize) {
+/// Cuts the power at random moments of a recorded run, and says how many cuts lost something.
+async fn cut_the_power(place: &Place, synchronous: Synchronous, cuts: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
     // The second session begins on what the first has copied from its log into the database.
     let plan = Plan { synchronous, sessions: 2, ..Plan::new(folder.path(), 100) };
     let trace = powercut::record(&plan.command(), folder.path()).unwrap();
     assert!(trace.acks().len() > 150, "only {} steps were acknowledged", trace.acks().len());
-    let cuts = by_length(CUTS, CUTS_LONG);
     let mut cuts_with_losses = 0;
     for cut in trace.cuts(place.seed, cuts) {
         let disk = tempfile::tempdir().unwrap();
@@ -589,13 +617,14 @@ async fn cut_the_power(place: &Place, synchronous: Synchronous) -> (usize, usize
             }
         }
     }
-    (cuts_with_losses, cuts)
+    cuts_with_losses
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_power_goes() {
-    let place = Place::new("the_power_goes", 1);
-    let (with_losses, cuts) = cut_the_power(&place, Synchronous::Full).await;
+    let place = Place::new("the_power_goes");
+    let cuts = by_length(CUTS, CUTS_LONG);
+    let with_losses = cut_the_power(&place, Synchronous::Full, cuts).await;
     if with_losses > 0 {
         place.fail(format_args!("{with_losses} of {cuts} power cuts lost acknowledged rows"));
     }
@@ -604,20 +633,21 @@ async fn the_power_goes() {
 /// Proves that the test above can fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_power_goes_and_nobody_has_synced() {
-    let place = Place::new("the_power_goes_and_nobody_has_synced", 1);
-    let (with_losses, cuts) = cut_the_power(&place, Synchronous::Normal).await;
-    println!("{with_losses} of {cuts} power cuts lost acknowledged rows");
+    let place = Place::new("the_power_goes_and_nobody_has_synced");
+    let with_losses = cut_the_power(&place, Synchronous::Normal, CUTS).await;
+    println!("{with_losses} of {CUTS} power cuts lost acknowledged rows");
     if with_losses == 0 {
-        place.fail(format_args!("none of {cuts} power cuts lost a row: the harness is blind"));
+        place.fail(format_args!("none of {CUTS} power cuts lost a row: the harness is blind"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_crashes() {
-    let place = Place::new("the_server_crashes", 1);
+    let place = Place::new("the_server_crashes");
     let mut rng = Rng::new(place.seed);
     let pg = TempPostgres::start().unwrap();
-    let mut plan = Plan { url: pg.url(), ..Plan::new(Path::new(""), u64::MAX) };
+    let mut plan = Plan::new(Path::new(""), u64::MAX);
+    (plan.url, plan.errors_max) = (pg.url(), u64::MAX);
     let store = plan.open().await.unwrap();
     let heard = Arc::new(Mutex::new(Said::default()));
     let hears = heard.clone();
@@ -653,4 +683,6 @@ async fn the_server_crashes() {
         }
         place.nothing_is_lost(&plan.url, &said, &format!("crash {crash}")).await;
     }
+    let said = heard.lock().unwrap();
+    println!("server crashes: {} acknowledged, {} errors", said.acked.len(), said.errors);
 }

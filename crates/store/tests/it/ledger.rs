@@ -110,12 +110,13 @@ on_both_engines! {
         let mut seen = Vec::new();
         let mut before = None;
         loop {
-            let page = s.history(wallet(1), before, 5).await.unwrap();
+            let page = s.history(wallet(1), before, 5).await.unwrap().unwrap();
             let Some(last) = page.last() else { break };
             before = Some(last.cursor.clone());
             seen.extend(page.iter().map(|entry| entry.transfer.id));
         }
         assert_eq!(seen, (1..=12).rev().map(id).collect::<Vec<_>>());
+        assert_eq!(s.history(wallet(1), Some("x".into()), 5).await.unwrap(), None);
     }
 
     async fn accounts_without_a_row_are_summed_up(f: Fixture) {

@@ -1,0 +1,6 @@
+//! The real binary: real processes, real files, real signals.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
+
+#[path = "it/kill.rs"]
+mod kill;
