@@ -85,7 +85,7 @@ struct Writer<'o> {
     out: &'o mut Vec<u8>,
     floats: bool,
     depth: usize,
-    /// The unescaped keys of all objects that are still open, one after the other.
+    /// The plain form of escaped keys of all objects that are still open, one after the other.
     keys: Vec<u8>,
     /// The entries of all objects that are still open, innermost last.
     entries: Vec<Entry>,
@@ -154,26 +154,43 @@ const ESCAPES: [u8; 256] = {
 };
 
 fn write_text(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
-    out.reserve(bytes.len() + 2);
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 3);
     out.push(b'"');
-    let mut plain_from = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        let escape = ESCAPES[usize::from(byte)];
-        if escape == 0 {
-            continue;
+    loop {
+        let plain = plain_len(rest);
+        out.extend_from_slice(&rest[..plain]);
+        let Some(&byte) = rest.get(plain) else { break };
+        match ESCAPES[usize::from(byte)] {
+            b'u' => {
+                let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+                let (high, low) = (digit(byte >> 4), digit(byte & 15));
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+            }
+            escape => out.extend_from_slice(&[b'\\', escape]),
         }
-        out.extend_from_slice(&bytes[plain_from..at]);
-        if escape == b'u' {
-            let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
-        } else {
-            out.extend_from_slice(&[b'\\', escape]);
-        }
-        plain_from = at + 1;
+        rest = &rest[plain + 1..];
     }
-    out.extend_from_slice(&bytes[plain_from..]);
     out.push(b'"');
+}
+
+/// How many bytes from the start need no escape. Eight at a time while there are as many: text is
+/// most of what is written.
+fn plain_len(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..at + 8) {
+        let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+        let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & TOPS;
+        let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+        if below(word, 0x20) | is(b'"') | is(b'\\') != 0 {
+            break;
+        }
+        at += 8;
+    }
+    let special = bytes[at..].iter().position(|byte| ESCAPES[usize::from(*byte)] != 0);
+    special.map_or(bytes.len(), |more| at + more)
 }
 
 impl<'w, 'o> ser::Serializer for &'w mut Writer<'o> {

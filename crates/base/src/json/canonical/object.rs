@@ -7,11 +7,19 @@ use serde::{
 
 use super::{CanonicalError, Result, Writer, write_text};
 
-/// One entry of an object: its key in `keys`, and key and value together in `out`.
+/// One entry of an object: key and value together in `out`, and where its key can be read.
 pub(super) struct Entry {
     key: std::ops::Range<usize>,
+    /// The key was escaped in `out`: its plain form is in `keys`.
+    is_escaped: bool,
     start: usize,
     end: usize,
+}
+
+impl Entry {
+    fn key<'a>(&self, out: &'a [u8], keys: &'a [u8]) -> &'a [u8] {
+        &(if self.is_escaped { keys } else { out })[self.key.clone()]
+    }
 }
 
 /// Compares UTF-8 strings as their UTF-16 code units compare.
@@ -19,6 +27,9 @@ pub(super) struct Entry {
 /// The two orders differ only where U+E000..U+FFFF (first byte EE or EF) meets a surrogate pair
 /// (first byte F0 or more): the pair comes first.
 fn utf16_order(a: &[u8], b: &[u8]) -> Ordering {
+    if a.is_ascii() && b.is_ascii() {
+        return a.cmp(b);
+    }
     let rank = |byte: u8| {
         if byte == 0xee || byte == 0xef { byte | 0xf0 } else { byte }
     };
@@ -46,7 +57,6 @@ impl<'w, 'o> Object<'w, 'o> {
         if writer.entries.capacity() == 0 {
             // Room for a usual object at once, instead of growing to it in steps.
             writer.entries.reserve(16);
-            writer.keys.reserve(256);
         }
         let (start, outer_entries) = (writer.out.len(), writer.entries.len());
         let outer_keys = writer.keys.len();
@@ -58,18 +68,24 @@ impl<'w, 'o> Object<'w, 'o> {
         if entries.len() > self.outer_entries {
             out.push(b',');
             if self.in_order {
-                let last = &entries[entries.len() - 1];
-                match utf16_order(&keys[last.key.clone()], key.as_bytes()) {
+                let last = entries[entries.len() - 1].key(out, keys);
+                match utf16_order(last, key.as_bytes()) {
                     Ordering::Less => {}
                     Ordering::Equal => return Err(duplicate(key)),
                     Ordering::Greater => self.in_order = false,
                 }
             }
         }
-        let (key_start, start) = (keys.len(), out.len());
-        keys.extend_from_slice(key.as_bytes());
-        entries.push(Entry { key: key_start..keys.len(), start, end: start });
+        let start = out.len();
         write_text(out, key);
+        let is_escaped = out.len() - start != key.len() + 2;
+        let mut key_start = start + 1;
+        if is_escaped {
+            key_start = keys.len();
+            keys.extend_from_slice(key.as_bytes());
+        }
+        let key = key_start..key_start + key.len();
+        entries.push(Entry { key, is_escaped, start, end: start });
         out.push(b':');
         Ok(())
     }
@@ -98,7 +114,7 @@ impl<'w, 'o> Object<'w, 'o> {
 
     fn put_in_order(&mut self) -> Result<()> {
         let Writer { out, keys, entries, scratch, .. } = &mut *self.writer;
-        let key = |entry: &Entry| &keys[entry.key.clone()];
+        let key = |entry: &Entry| entry.key(out, keys);
         let entries = &mut entries[self.outer_entries..];
         entries.sort_unstable_by(|a, b| utf16_order(key(a), key(b)));
         if let Some(twice) = entries.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
