@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
 
+#[path = "it/cli.rs"]
+mod cli;
 #[path = "it/kill.rs"]
 mod kill;

@@ -28,7 +28,7 @@ pub struct Balance {
 #[cfg(feature = "openapi")]
 #[derive(utoipa::ToSchema)]
 pub struct MoneyDoc {
-    #[schema(example = "12.500000")]
+    #[schema(example = "12.50")]
     pub amount: String,
     #[schema(example = "12500000")]
     pub amount_minor: String,

@@ -1,0 +1,170 @@
+//! The program as people and scripts use it: words, exit codes, files.
+
+use std::{
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use skep_testkit::process::Child;
+
+fn skep(home: &Path, args: &[&str]) -> Output {
+    command(home).args(args).output().unwrap()
+}
+
+/// Nothing of the machine's own settings gets in.
+fn command(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skep"));
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("SKEP_PASSPHRASE", "correct horse")
+        .env("RUST_LOG", "error")
+        .current_dir(home)
+        .stdin(Stdio::null());
+    command
+}
+
+fn node(home: &Path, flags: &[&str]) -> Child {
+    let mut command = command(home);
+    command.args(["up", "--listen", "127.0.0.1:0"]).args(flags);
+    Child::spawn(&mut command).unwrap()
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// One clear line on stderr, nothing on stdout, exit code 1.
+#[track_caller]
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("error: "), "{text}");
+    text
+}
+
+#[test]
+fn a_new_user_comes_from_keys_to_money() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    // No argument at all but a free port: the default folder, on an empty machine.
+    let node = node(home, &["--dev"]);
+    let url = node.url().to_owned();
+    let run = |args: &[&str]| {
+        let output = command(home).env("SKEP_NODE", &url).args(args).output().unwrap();
+        json(&output)
+    };
+    let made = run(&["keys", "new", "--operator", "--json"]);
+    let words = made["recovery_phrase"].as_str().unwrap().split(' ').count();
+    assert_eq!(words, 24);
+    let shown = run(&["keys", "show", "--json"]);
+    assert_eq!(shown["agent_id"], made["agent_id"]);
+    run(&["operator", "register", "--name", "Hive", "--json"]);
+    let agent = run(&["agent", "register", "--name", "Ada", "--json"]);
+    assert_eq!(agent["agent_id"], made["agent_id"]);
+    assert_ne!(agent["operator"], agent["did"]);
+    run(&["wallet", "fund", "12.5", "--json"]);
+    let wallet = run(&["wallet", "balance", "--json"]);
+    assert_eq!(wallet["balances"][0]["available"]["amount_minor"], "12500000");
+    let line = run(&["wallet", "history", "--json"]);
+    assert_eq!(line["money"]["amount"], "12.50");
+    let rotated = run(&["keys", "rotate", "--json"]);
+    assert_ne!(rotated["public_key"], made["public_key"], "{rotated}");
+    let agent = run(&["agent", "show", "--json"]);
+    assert_eq!(agent["keys"].as_array().unwrap().len(), 2);
+    let report = run(&["ledger", "audit", "--json"]);
+    assert_eq!(report["problem_count"], 0);
+    assert_eq!(report["transfers"], 1);
+}
+
+#[test]
+fn the_demo_tells_its_story_and_ends_well() {
+    let home = tempfile::tempdir().unwrap();
+    let told = skep(home.path(), &["demo", "--agents", "3"]);
+    assert!(told.status.success(), "{told:?}");
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(text.contains("SIGKILL") && text.contains("clean"), "{text}");
+    let summary = json(&skep(home.path(), &["demo", "--json"]));
+    assert_eq!(summary["audit_clean"], true);
+    assert_eq!(summary["paid"]["USDC"], 25_500_000);
+}
+
+#[test]
+fn mistakes_get_one_clear_line() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    assert_eq!(skep(home, &["nonsense"]).status.code(), Some(2));
+    assert_eq!(skep(home, &["wallet", "fund"]).status.code(), Some(2));
+    assert!(refused(&skep(home, &["wallet", "balance"])).contains("skep keys new"));
+    assert!(refused(&skep(home, &["ledger", "audit"])).contains("no such file"));
+    let open = skep(home, &["up", "--listen", "0.0.0.0:0"]);
+    assert!(refused(&open).contains("--behind-proxy"));
+    let dev = skep(home, &["up", "--listen", "0.0.0.0:0", "--dev", "--data-dir", "other"]);
+    assert!(refused(&dev).contains("loopback"));
+    std::fs::write(home.join("skep.toml"), "lisen = 1").unwrap();
+    assert!(refused(&skep(home, &["config", "show"])).contains("lisen"));
+}
+
+#[test]
+fn test_money_never_meets_real_money() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    drop(node(home, &["--dev", "--data-dir", "dev"]));
+    drop(node(home, &["--data-dir", "real"]));
+    let up = |args: &[&str]| skep(home, &[&["up", "--listen", "127.0.0.1:0"], args].concat());
+    assert!(refused(&up(&["--data-dir", "dev"])).contains("made with --dev"));
+    assert!(refused(&up(&["--dev", "--data-dir", "real"])).contains("made without --dev"));
+}
+
+#[test]
+fn settings_say_where_they_come_from() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    std::fs::write(home.join("skep.toml"), "node = \"http://127.0.0.1:9\"").unwrap();
+    let mut command = command(home);
+    command.env("SKEP_LISTEN", "127.0.0.1:7").env("SKEP_DATABASE", "postgres://a:secret@b/c");
+    let shown = json(&command.args(["config", "show", "--json"]).output().unwrap());
+    assert_eq!(shown["listen"]["origin"]["environment"], "SKEP_LISTEN");
+    assert_eq!(shown["node"]["origin"]["file"], "skep.toml");
+    assert_eq!(shown["log_format"]["origin"], "default");
+    assert_eq!(shown["database"]["value"], "postgres://a:…@b/c");
+}
+
+#[test]
+fn every_command_shows_an_example() {
+    let home = tempfile::tempdir().unwrap();
+    let commands = [
+        "up",
+        "demo",
+        "keys new",
+        "keys show",
+        "keys rotate",
+        "keys bind",
+        "agent register",
+        "agent show",
+        "operator register",
+        "operator attach",
+        "wallet balance",
+        "wallet fund",
+        "wallet history",
+        "ledger audit",
+        "bench",
+        "config show",
+        "completions",
+        "man",
+    ];
+    for name in commands {
+        let args: Vec<&str> = name.split(' ').chain(["--help"]).collect();
+        let help = skep(home.path(), &args);
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(help.status.success() && text.contains("Example"), "{name}: {text}");
+        assert!(text.contains("--json"), "{name}: {text}");
+    }
+    assert!(!skep(home.path(), &["completions", "zsh"]).stdout.is_empty());
+    assert!(!skep(home.path(), &["man"]).stdout.is_empty());
+}
