@@ -18,6 +18,7 @@ use axum::{
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use skep_base::{Clock, Timestamp, id::RequestId};
+use skep_store::SystemClock;
 use tower_http::cors::CorsLayer;
 use tracing::Instrument;
 
@@ -246,16 +247,5 @@ fn count(method: &'static str, route: String, status: u16, elapsed: Duration) {
 
 /// The node's clock, for judging signatures; what is written goes by the database's.
 pub(crate) fn now() -> Timestamp {
-    SystemTime.now()
-}
-
-#[derive(Debug)]
-struct SystemTime;
-
-impl Clock for SystemTime {
-    fn now(&self) -> Timestamp {
-        let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let ms = elapsed.map_or(0, |elapsed| elapsed.as_millis());
-        Timestamp::from_ms(i64::try_from(ms).unwrap_or(i64::MAX))
-    }
+    SystemClock.now()
 }

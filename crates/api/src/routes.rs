@@ -65,6 +65,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(wallets::show))
         .routes(routes!(wallets::history))
         .routes(routes!(wallets::faucet))
+        .routes(routes!(wallets::advance_clock))
         .routes(routes!(transfers::create))
         .routes(routes!(transfers::show))
         .routes(routes!(transfers::post))

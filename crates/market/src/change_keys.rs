@@ -72,9 +72,10 @@ impl Market {
             load.names.push((NAME_KEY, new_key.to_string()));
         }
         let (issued_at, once) = said.unzip();
+        let outside = self.outside();
         self.run(load, once.into_iter().collect(), move |turn| {
             if let Some(issued_at) = issued_at {
-                check_fresh(turn.now(), issued_at).map_err(Stop::Unheard)?;
+                check_fresh(outside(turn.now()), issued_at).map_err(Stop::Unheard)?;
             }
             let unknown = Refusal::UnknownAgent { agent: agent.to_string() };
             let record: AgentRecord = turn.record(&record_key)?.ok_or(Stop::Unheard(unknown))?;

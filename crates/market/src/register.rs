@@ -47,11 +47,12 @@ impl Market {
         let operator = key.did();
         let record_key = operator_key(&operator);
         let load = Load { records: vec![(record_key.clone(), Lock::Exclusive)], ..Load::default() };
+        let outside = self.outside();
         self.run(load, vec![], move |turn| {
             if let Some(known) = turn.record::<OperatorRecord>(&record_key)? {
                 return Ok(known.operator);
             }
-            check_fresh(turn.now(), request.statement.issued_at)?;
+            check_fresh(outside(turn.now()), request.statement.issued_at)?;
             let registered_at = turn.now();
             let new = Operator { operator, registration: request.clone(), registered_at };
             turn.put(&record_key, &OperatorRecord { operator: new.clone() })?;
@@ -73,15 +74,18 @@ impl Market {
             names: vec![(NAME_DID, did.to_string()), (NAME_KEY, binding.public_key.to_string())],
             ..Load::default()
         };
+        let outside = self.outside();
         self.run(load, vec![], move |turn| {
+            let fresh = check_fresh(outside(turn.now()), request.binding.issued_at);
             let known: Option<AgentRecord> = turn.record(&record_key)?;
             let (record, kind) = match known {
                 Some(known) if known.agent.registration == public(&request) => {
                     return Ok(known.agent);
                 }
-                Some(known) => (update(turn.now(), known, &request)?, "agent.updated"),
+                Some(known) => (update(known, &request)?, "agent.updated"),
                 None => (enter(turn, did, &request)?, "agent.registered"),
             };
+            fresh?;
             turn.put(&record_key, &record)?;
             turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
             Ok(record.agent)
@@ -133,7 +137,6 @@ impl Market {
 
 fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentRecord, Stop> {
     let binding = &request.binding;
-    check_fresh(turn.now(), binding.issued_at)?;
     let key = binding.public_key.to_string();
     if turn.name_owner(NAME_DID, &did.to_string())?.is_some()
         || turn.name_owner(NAME_KEY, &key)?.is_some()
@@ -165,11 +168,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
 }
 
 /// A newer statement by the same keys may change the name and the webhook, nothing else.
-fn update(
-    now: Timestamp,
-    mut known: AgentRecord,
-    request: &RegisterAgent,
-) -> Result<AgentRecord, Stop> {
+fn update(mut known: AgentRecord, request: &RegisterAgent) -> Result<AgentRecord, Stop> {
     let (old, new) = (&known.agent.registration.binding, &request.binding);
     let same_keys = known.current_key() == Some(&new.public_key)
         && old.recovery_key == new.recovery_key
@@ -177,7 +176,6 @@ fn update(
     if !same_keys || new.issued_at <= old.issued_at {
         return Err(Refusal::AgentExists { agent: new.agent_id.to_string() }.into());
     }
-    check_fresh(now, new.issued_at)?;
     keep_first_proof(&mut known.agent, &new.public_key);
     known.agent.name.clone_from(&new.name);
     known.agent.registration = public(request);

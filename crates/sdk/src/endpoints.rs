@@ -1,12 +1,12 @@
 //! The calls, one method for each endpoint.
 
-use skep_base::{AgentId, Asset, Did, Money, id::TransferId};
+use skep_base::{AgentId, Asset, Did, Money, Timestamp, id::TransferId};
 use skep_wire::{
     Page,
     identity::{Agent, KeyChange, Operator, RegisterAgent, RegisterOperator},
     wallet::{
-        EventLine, Faucet, HistoryLine, NewTransfer, PostTransfer, SignedLogHead, Transfer,
-        TransferMode, VoidTransfer, Wallet,
+        AdvanceClock, ClockTime, EventLine, Faucet, HistoryLine, NewTransfer, PostTransfer,
+        SignedLogHead, Transfer, TransferMode, VoidTransfer, Wallet,
     },
 };
 
@@ -129,6 +129,13 @@ impl Client {
     /// The end of the event log, signed by the node.
     pub async fn log_head(&self) -> Result<SignedLogHead, Error> {
         Ok(self.send(&Call::get("/v1/log/head")).await?.value)
+    }
+
+    /// Moves the clock ahead, on a node that was made with `--dev`.
+    pub async fn advance_clock(&self, seconds: u64) -> Result<Timestamp, Error> {
+        let call = Call::post("/v1/dev/clock", &AdvanceClock { seconds })?;
+        let client = self.clone().with_retries(crate::Retries::NONE);
+        Ok(client.send::<ClockTime>(&call).await?.value.now)
     }
 
     /// Test money, from a node that was made with `--dev`.

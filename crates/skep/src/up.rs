@@ -6,13 +6,14 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use skep_api::{Config, Server, TlsFiles};
-use skep_base::ed25519::SecretKey;
-use skep_market::Market;
+use skep_base::{Clock, ed25519::SecretKey};
+use skep_market::{Market, TestClock};
 use skep_store::{Options, Store};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -79,10 +80,16 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     let dev = settings.is_on("dev")?;
     let data_dir = settings.data_dir()?;
     private_folder(&data_dir)?;
-    let store = Store::open(&settings.database()?, Options::default()).await?;
+    let clock = dev.then(|| Arc::new(TestClock::default()));
+    let options =
+        Options { clock: clock.clone().map(|clock| clock as Arc<dyn Clock>), ..Options::default() };
+    let store = Store::open(&settings.database()?, options).await?;
     check_dev(&store, dev).await?;
     let log_key = node_key(&data_dir, "log")?;
-    let market = Market::new(store, log_key, dev);
+    let mut market = Market::new(store, log_key, dev);
+    if let Some(clock) = clock {
+        market = market.with_test_clock(clock).await?;
+    }
     let server = Server::bind(config(settings, dev)?, market.clone()).await?;
     // Before `ready`, so that whoever reads it may send the signal at once.
     let stopped = stop_signal()?;

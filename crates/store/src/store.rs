@@ -172,6 +172,11 @@ impl Store {
         ask!(self, e => e.events(after, limit))
     }
 
+    /// When the last numbered event happened.
+    pub async fn last_event_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, e => e.last_event_at())
+    }
+
     /// The events that an agent is told of, after a number.
     pub async fn inbox(
         &self,

@@ -148,6 +148,23 @@ pub struct Faucet {
     pub money: Money,
 }
 
+/// `POST /v1/dev/clock`: moves the clock ahead, where the node was made with `--dev`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AdvanceClock {
+    /// At most ten years in all.
+    pub seconds: u64,
+}
+
+/// What the node's clock says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ClockTime {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub now: Timestamp,
+}
+
 /// A line of the event log, or of an inbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,5 +1,7 @@
 //! What an agent has.
 
+use std::time::Duration;
+
 use axum::{Json, extract::State, response::Response};
 use http::StatusCode;
 use serde::Deserialize;
@@ -7,13 +9,13 @@ use skep_base::Asset;
 use skep_wire::{
     Page,
     http_signature::KeyId,
-    wallet::{Faucet, HistoryLine, Transfer, Wallet},
+    wallet::{AdvanceClock, ClockTime, Faucet, HistoryLine, Transfer, Wallet},
 };
 
 use super::{answered, opaque, page_len};
 use crate::{
     api::Api,
-    extract::{PathId, Query, Signed},
+    extract::{JsonBody, PathId, Query, Signed},
     problem::ApiError,
 };
 
@@ -87,4 +89,22 @@ pub(super) async fn history(
 pub(super) async fn faucet(State(api): State<Api>, signed: Signed) -> Result<Response, ApiError> {
     let answer = api.market.faucet(&signed.by, signed.json()?).await?;
     Ok(answered(StatusCode::CREATED, answer))
+}
+
+/// Move the clock ahead
+///
+/// Only on a node that was made with `--dev`. Deadlines pass and timers fire; signatures are still
+/// judged by the machine's clock. It never goes back.
+#[utoipa::path(
+    post, path = "/v1/dev/clock", tag = "money", operation_id = "advanceClock",
+    request_body = AdvanceClock,
+    responses((status = 200, description = "What time it is now", body = ClockTime)),
+    extensions(("x-codes" = json!(["not_dev"]))),
+)]
+pub(super) async fn advance_clock(
+    State(api): State<Api>,
+    JsonBody(AdvanceClock { seconds }): JsonBody<AdvanceClock>,
+) -> Result<Json<ClockTime>, ApiError> {
+    let now = api.market.advance_clock(Duration::from_secs(seconds))?;
+    Ok(Json(ClockTime { now }))
 }

@@ -77,9 +77,15 @@ fn a_new_user_comes_from_keys_to_money() {
     assert_ne!(rotated["public_key"], made["public_key"], "{rotated}");
     let agent = run(&["agent", "show", "--json"]);
     assert_eq!(agent["keys"].as_array().unwrap().len(), 2);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = skep_sdk::Client::new(&url).unwrap();
+    let later = runtime.block_on(client.advance_clock(25 * 3600)).unwrap();
+    let frozen_until = agent["money_frozen_until"].as_str().unwrap();
+    assert!(later > frozen_until.parse().unwrap(), "a day has passed on the test clock");
+    run(&["wallet", "fund", "1", "--json"]);
     let report = run(&["ledger", "audit", "--json"]);
     assert_eq!(report["problem_count"], 0);
-    assert_eq!(report["transfers"], 1);
+    assert_eq!(report["transfers"], 2);
 }
 
 #[test]

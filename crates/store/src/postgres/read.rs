@@ -147,6 +147,14 @@ impl Postgres {
         rows.iter().map(logged_event).collect()
     }
 
+    pub(crate) async fn last_event_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "select e.at from event_numbers n
+                   join events e on e.route_key = n.route_key and e.id = n.id
+                   order by n.seq desc limit 1";
+        let rows = self.ask(sql, &[]).await?;
+        Ok(rows.first().map(|row| Timestamp::from_ms(row.get(0))))
+    }
+
     pub(crate) async fn inbox(
         &self,
         agent: AgentId,

@@ -95,6 +95,15 @@ impl Sqlite {
         .await
     }
 
+    pub(crate) async fn last_event_at(self: &Arc<Self>) -> Result<Option<Timestamp>, StoreError> {
+        self.read(READ_AGE_MAX, |conn| {
+            let sql = "select at from events order by seq desc limit 1";
+            let at: Option<i64> = conn.query_row(sql, [], |row| row.get(0)).optional()?;
+            Ok(at.map(Timestamp::from_ms))
+        })
+        .await
+    }
+
     pub(crate) async fn inbox(
         self: &Arc<Self>,
         agent: AgentId,
