@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use skep_base::{Amount, Asset, Money, hash::sha256, id::TransferId};
+use skep_base::{AgentId, Amount, Asset, Money, hash::sha256, id::TransferId};
 use skep_store::transfer::Kind;
 use skep_store::{Account, AccountId, Applied, Load, Lock, Order, RouteKey, StoredTransfer, Turn};
 use skep_wire::wallet::{Faucet, NewTransfer, PostTransfer, Transfer, TransferMode, TransferState};
@@ -40,11 +40,10 @@ impl Market {
         let asset = request.money.asset;
         let (from, to) = (signed.agent, request.to);
         let (debit, credit) = (AccountId::wallet(&from, asset), AccountId::wallet(&to, asset));
-        let route = RouteKey::of(request.id);
         let load = Load {
             records: vec![(agent_key(&to), Lock::Shared)],
             accounts: vec![debit.clone(), credit.clone()],
-            transfers: vec![(route.clone(), request.id)],
+            transfers: vec![(RouteKey::of(request.id), request.id)],
             ..Load::default()
         };
         self.run_signed(signed, load, move |turn, payer| {
@@ -55,41 +54,21 @@ impl Market {
             if turn.book.find(&request.id).is_none() {
                 may_spend(turn, payer, &debit)?;
             }
-            let order = Order {
-                id: request.id,
-                route: route.clone(),
-                debit: debit.clone(),
-                credit: credit.clone(),
-                amount: request.money.amount,
-                budget: None,
-            };
-            let (applied, kind, state) = match request.mode {
+            let order = order(request.id, &debit, &credit, request.money.amount);
+            match request.mode {
                 TransferMode::Posted => {
-                    (turn.book.transfer(order)?, "transfer.posted", TransferState::Posted)
+                    let applied = turn.book.transfer(order.clone())?;
+                    tell(turn, &order, applied, "transfer.posted", &[from, to])
                 }
                 TransferMode::Pending => {
-                    (turn.book.hold(order)?, "transfer.held", TransferState::Pending)
+                    let applied = turn.book.hold(order.clone())?;
+                    let held = tell(turn, &order, applied, "transfer.held", &[from, to])?;
+                    Ok(match applied {
+                        Applied::Now => Transfer { state: TransferState::Pending, ..held },
+                        Applied::Before => held,
+                    })
                 }
-            };
-            if let (Applied::Before, Some(known)) = (applied, turn.book.find(&request.id)) {
-                return Ok(view(known));
             }
-            let told = TransferEvent {
-                id: request.id,
-                from: &debit,
-                to: &credit,
-                money: request.money,
-                pending: None,
-            };
-            turn.event(&route, kind, &told, &[from, to])?;
-            Ok(Transfer {
-                id: request.id,
-                from: debit.to_string(),
-                to: credit.to_string(),
-                money: request.money,
-                state,
-                posted: None,
-            })
         })
         .await
     }
@@ -153,42 +132,49 @@ impl Market {
         let asset: Asset = request.money.asset;
         let (debit, credit) =
             (AccountId::external("faucet", asset), AccountId::wallet(&agent, asset));
-        let route = RouteKey::of(request.id);
         let load = Load {
             accounts: vec![credit.clone()],
-            transfers: vec![(route.clone(), request.id)],
+            transfers: vec![(RouteKey::of(request.id), request.id)],
             ..Load::default()
         };
         self.run_signed(signed, load, move |turn, _| {
-            let order = Order {
-                id: request.id,
-                route: route.clone(),
-                debit: debit.clone(),
-                credit: credit.clone(),
-                amount: request.money.amount,
-                budget: None,
-            };
-            if turn.book.transfer(order)? == Applied::Now {
-                let told = TransferEvent {
-                    id: request.id,
-                    from: &debit,
-                    to: &credit,
-                    money: request.money,
-                    pending: None,
-                };
-                turn.event(&route, "wallet.funded", &told, &[agent])?;
-            }
-            Ok(Transfer {
-                id: request.id,
-                from: debit.to_string(),
-                to: credit.to_string(),
-                money: request.money,
-                state: TransferState::Posted,
-                posted: None,
-            })
+            let order = order(request.id, &debit, &credit, request.money.amount);
+            let applied = turn.book.transfer(order.clone())?;
+            tell(turn, &order, applied, "wallet.funded", &[agent])
         })
         .await
     }
+}
+
+/// A transfer that has its route to itself.
+fn order(id: TransferId, debit: &AccountId, credit: &AccountId, amount: Amount) -> Order {
+    let (debit, credit) = (debit.clone(), credit.clone());
+    Order { id, route: RouteKey::of(id), debit, credit, amount, budget: None }
+}
+
+/// Tells the log of a new transfer, and shows it; one that was there before is shown as it stands.
+fn tell(
+    turn: &mut Turn,
+    order: &Order,
+    applied: Applied,
+    event: &'static str,
+    notify: &[AgentId],
+) -> Result<Transfer, Stop> {
+    if let (Applied::Before, Some(known)) = (applied, turn.book.find(&order.id)) {
+        return Ok(view(known));
+    }
+    let Order { id, debit, credit, amount, .. } = order;
+    let money = Money { amount: *amount, asset: debit.asset() };
+    let told = TransferEvent { id: *id, from: debit, to: credit, money, pending: None };
+    turn.event(&order.route, event, &told, notify)?;
+    Ok(Transfer {
+        id: *id,
+        from: debit.to_string(),
+        to: credit.to_string(),
+        money,
+        state: TransferState::Posted,
+        posted: None,
+    })
 }
 
 /// Decision 9: a debtor spends nothing. Decision 1: nor does anyone just after a rotation.
