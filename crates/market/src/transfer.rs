@@ -41,7 +41,7 @@ impl Market {
         let (from, to) = (signed.agent, request.to);
         let (debit, credit) = (AccountId::wallet(&from, asset), AccountId::wallet(&to, asset));
         let load = Load {
-            records: vec![(agent_key(&to), Lock::Shared)],
+            records: vec![(agent_key(&to), Lock::None)],
             accounts: vec![debit.clone(), credit.clone()],
             transfers: vec![(RouteKey::of(request.id), request.id)],
             ..Load::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use skep_store::Job;
 use tokio::sync::watch;
 
-use crate::{Failure, Market, change_keys::RECOVERY_JOB};
+use crate::{Failure, KeyRefusal, Market, Refusal, change_keys::RECOVERY_JOB};
 
 /// How often due jobs are looked for.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -70,6 +70,14 @@ impl Market {
         };
         match done {
             Ok(()) => Ok(()),
+            // The clock was set back a little since the job was found due.
+            Err(Failure::Refused(Refusal::Keys {
+                reason: KeyRefusal::RecoveryTooEarly { effective_at },
+            })) => {
+                let error = format!("not before {effective_at}");
+                self.store.fail_job(job, error, Some(effective_at)).await?;
+                Ok(())
+            }
             Err(Failure::Store(error)) if job.attempts < ATTEMPTS_MAX => {
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);

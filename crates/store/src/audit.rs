@@ -149,7 +149,18 @@ pub(crate) fn account_lines_sql(after: &str, limit: &str) -> String {
 }
 
 /// Questions whose answer must be zero rows: (what it means, the query).
-pub(crate) const NOTHING_MAY_MATCH: [(&str, &str); 6] = [
+pub(crate) const NOTHING_MAY_MATCH: [(&str, &str); 8] = [
+    (
+        "an account whose name says something else",
+        "select account from accounts
+         where substr(account, 1, length(purpose) + 1) <> purpose || ':'
+            or substr(account, length(account) - length(asset)) <> ':' || asset",
+    ),
+    (
+        "a transfer charged to a budget that does not exist",
+        "select t.id from transfers t left join accounts a on a.account = t.budget_account
+         where t.budget_account is not null and a.account is null",
+    ),
     (
         "a post or void without its pending transfer, or unlike it",
         "select r.id from transfers r
@@ -187,6 +198,7 @@ pub(crate) const NOTHING_MAY_MATCH: [(&str, &str); 6] = [
         "a payment of a debt that does not exist",
         "select t.id from transfers t left join debts d
              on d.id = t.debt_id and d.debtor_account = t.debit_account
+                and d.creditor_account = t.credit_account
          where t.debt_id is not null and d.id is null",
     ),
 ];

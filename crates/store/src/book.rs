@@ -3,7 +3,7 @@
 //! A [`Book`] holds the locked accounts of one turn. Every change is checked here, in words that
 //! a caller understands, and again by the database's own constraints when it is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skep_base::{
     Amount,
@@ -16,6 +16,8 @@ use crate::{
     turn::RouteKey,
 };
 
+/// Payments of debts that one credit sets off: more wait for the next.
+pub const DEBT_PAYMENTS_MAX: usize = 256;
 /// How many debts of one account a single credit pays. The rest wait for the next credit.
 pub const DEBTS_PAID_AT_ONCE_MAX: usize = 64;
 
@@ -384,44 +386,68 @@ impl Book {
         if kind.moves_money() && credit.purpose().has_balance_row() {
             let account = self.entry(&credit)?;
             account.posted = account.posted.checked_add(amount).ok_or_else(|| overflow(&credit))?;
-            self.pay_debts(&credit, &id)?;
+            // A payment of a debt is followed up by whoever makes it.
+            if debt.is_none() {
+                self.pay_debts(&credit, &id)?;
+            }
         }
         Ok(())
     }
 
     /// Decision 9: every credit, and whatever a hold frees, pays the account's debts first, oldest
-    /// first.
+    /// first; and those who are paid pay theirs. Where debts go round in a circle, what is left
+    /// after [`DEBT_PAYMENTS_MAX`] waits for the next credit.
     fn pay_debts(&mut self, debtor: &AccountId, cause: &TransferId) -> Result<(), LedgerRefusal> {
-        if self.accounts.get(debtor).is_none_or(|a| a.owed == Amount::ZERO) {
-            return Ok(());
-        }
-        let debts = self.debts.get(debtor).cloned().unwrap_or_default();
-        for (index, debt) in debts.into_iter().enumerate() {
-            let free = self.accounts.get(debtor).map_or(Amount::ZERO, Account::available);
-            let amount = debt.open.min(free);
-            if debt.open == Amount::ZERO || amount == Amount::ZERO {
-                continue;
+        let mut waiting = VecDeque::from([debtor.clone()]);
+        let mut payments = 0;
+        while let Some(debtor) = waiting.pop_front() {
+            let count = self.debts.get(&debtor).map_or(0, Vec::len);
+            for index in 0..count {
+                if payments == DEBT_PAYMENTS_MAX {
+                    return Ok(());
+                }
+                if let Some(creditor) = self.pay_debt(&debtor, index, cause, payments)? {
+                    payments += 1;
+                    waiting.push_back(creditor);
+                }
             }
-            let left = debt.open.checked_sub(amount).unwrap_or(Amount::ZERO);
-            if let Some(listed) = self.debts.get_mut(debtor) {
-                listed[index].open = left;
-            }
-            self.paid_debts.insert(debt.id, (debtor.clone(), left));
-            let account = self.entry(debtor)?;
-            account.owed = account.owed.checked_sub(amount).ok_or_else(|| overflow(debtor))?;
-            let id: TransferId = cause.derive(&format!("debt:{}", debt.id));
-            let order = Order {
-                id,
-                route: RouteKey::of(id),
-                debit: debtor.clone(),
-                credit: debt.creditor.clone(),
-                amount,
-                budget: None,
-            };
-            self.take(debtor, amount)?;
-            self.write(order, Kind::Posted, 0, None, Some(debt.id))?;
         }
         Ok(())
+    }
+
+    /// Pays what it can of one debt. Says who got it.
+    fn pay_debt(
+        &mut self,
+        debtor: &AccountId,
+        index: usize,
+        cause: &TransferId,
+        nth: usize,
+    ) -> Result<Option<AccountId>, LedgerRefusal> {
+        let free = self.accounts.get(debtor).map_or(Amount::ZERO, Account::available);
+        let Some(debt) = self.debts.get_mut(debtor).and_then(|debts| debts.get_mut(index)) else {
+            return Ok(None);
+        };
+        let amount = debt.open.min(free);
+        if amount == Amount::ZERO {
+            return Ok(None);
+        }
+        debt.open = debt.open.checked_sub(amount).ok_or_else(|| overflow(debtor))?;
+        let Debt { id: debt_id, creditor, open, .. } = debt.clone();
+        self.paid_debts.insert(debt_id, (debtor.clone(), open));
+        let account = self.entry(debtor)?;
+        account.owed = account.owed.checked_sub(amount).ok_or_else(|| overflow(debtor))?;
+        let id: TransferId = cause.derive(&format!("debt:{debt_id}:{nth}"));
+        let order = Order {
+            id,
+            route: RouteKey::of(id),
+            debit: debtor.clone(),
+            credit: creditor.clone(),
+            amount,
+            budget: None,
+        };
+        self.take(debtor, amount)?;
+        self.write(order, Kind::Posted, 0, None, Some(debt_id))?;
+        Ok(Some(creditor))
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use skep_base::{
@@ -26,6 +27,9 @@ use crate::{
         Turn,
     },
 };
+
+/// The shortest time that a guard is kept; a signature lives five minutes and a half at the most.
+const GUARD_KEPT_MIN: Duration = Duration::from_secs(900);
 
 /// How many commits there were, and how many calls they carried.
 #[derive(Debug, Default)]
@@ -90,6 +94,10 @@ impl Group {
         entropy: [u8; 16],
     ) -> Result<Outcome, Bug> {
         if let Some(outcome) = self.replayed(&call.guards) {
+            // A fresh nonce under a known idempotency key is used up all the same.
+            if let Outcome::Replayed(answer) = &outcome {
+                self.keep(&call.guards, answer, now);
+            }
             return Ok(outcome);
         }
         let mut turn = self.turn(call, now, entropy);
@@ -106,13 +114,23 @@ impl Group {
                 Answer { refused: false, body }
             }
         };
-        for guard in &call.guards {
-            let kept =
-                KeptAnswer { fingerprint: *guard.fingerprint.as_bytes(), answer: answer.clone() };
-            self.guards.insert((guard.scope.clone(), guard.key.clone()), Some(kept));
-            self.new_guards.push((guard.clone(), answer.clone()));
-        }
+        self.keep(&call.guards, &answer, now);
         Ok(Outcome::Done(answer))
+    }
+
+    /// Keeps the answer under the guards that are new. They are kept by this database's clock for
+    /// longer than any signature lives, whatever the signer's clock said.
+    fn keep(&mut self, guards: &[Guard], answer: &Answer, now: Timestamp) {
+        for guard in guards {
+            let key = (guard.scope.clone(), guard.key.clone());
+            if self.guards.get(&key).is_some_and(Option::is_some) {
+                continue;
+            }
+            let fingerprint = *guard.fingerprint.as_bytes();
+            self.guards.insert(key, Some(KeptAnswer { fingerprint, answer: answer.clone() }));
+            let expires_at = guard.expires_at.max(now.plus(GUARD_KEPT_MIN));
+            self.new_guards.push((Guard { expires_at, ..guard.clone() }, answer.clone()));
+        }
     }
 
     /// A guard that was used for another request is a conflict; for this one, a replay.

@@ -52,7 +52,7 @@ impl Postgres {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         let written = Arc::new(Notify::new());
-        let (head_seen, head) = watch::channel(Head::START);
+        let (head_seen, head) = watch::channel(sequencer::head(&pool).await?);
         let commits = Arc::new(Commits::default());
         let mut tasks = Vec::new();
         for _ in 0..options.lanes.max(1) {

@@ -10,6 +10,7 @@ mod writer;
 use std::{
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -61,7 +62,7 @@ pub(crate) struct Sqlite {
     commands: mpsc::Sender<Command>,
     head: watch::Receiver<Head>,
     readers: Mutex<Vec<Connection>>,
-    reader_places: Semaphore,
+    reader_places: Arc<Semaphore>,
     clock: Arc<dyn Clock>,
     commits: Arc<Commits>,
     _checkpointer: checkpoint::Checkpointer,
@@ -77,6 +78,7 @@ impl Sqlite {
         clock: Arc<dyn Clock>,
     ) -> Result<Sqlite, OpenError> {
         let lock = lock(path)?;
+        make_private(path)?;
         let settings = Settings { path: path.to_owned(), synchronous };
         let mut conn = connect(&settings).map_err(failed)?;
         migrate(&mut conn)?;
@@ -97,7 +99,7 @@ impl Sqlite {
             commands,
             head,
             readers: Mutex::default(),
-            reader_places: Semaphore::new(READERS_MAX),
+            reader_places: Arc::new(Semaphore::new(READERS_MAX)),
             clock,
             commits,
             _checkpointer: checkpointer,
@@ -161,11 +163,16 @@ impl Sqlite {
     ) -> Result<T, StoreError> {
         let this = self.clone();
         let unavailable = |e: &dyn std::fmt::Display| StoreError::Unavailable(e.to_string());
-        let _place = self.reader_places.acquire().await.map_err(|e| unavailable(&e))?;
-        tokio::task::spawn_blocking(move || this.read_now(age_max, run))
-            .await
-            .map_err(|e| unavailable(&e))?
-            .map_err(|e| unavailable(&e))
+        let places = self.reader_places.clone();
+        let place = places.acquire_owned().await.map_err(|e| unavailable(&e))?;
+        tokio::task::spawn_blocking(move || {
+            // The place is taken until the read ends, even if nobody waits for it any more.
+            let _place = place;
+            this.read_now(age_max, run)
+        })
+        .await
+        .map_err(|e| unavailable(&e))?
+        .map_err(|e| unavailable(&e))
     }
 
     fn read_now<T>(
@@ -228,6 +235,12 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         }
         Err(TryLockError::Error(e)) => Err(io_failed(e)),
     }
+}
+
+/// Everybody's balances are nobody else's business: SQLite gives its log the database's mode.
+fn make_private(path: &Path) -> Result<(), OpenError> {
+    let made = File::options().create(true).append(true).mode(0o600).open(path);
+    made.map(drop).map_err(|e| OpenError::Failed(format!("{}: {e}", path.display())))
 }
 
 /// A connection that may write.

@@ -52,6 +52,8 @@ impl RecordKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// Read only: others may change it meanwhile.
+    None,
+    /// Read only, and nobody changes it until the turn is over.
     Shared,
     /// Nobody else changes it until the turn is over.
     Exclusive,

@@ -1,9 +1,12 @@
 //! Opening a PostgreSQL database: safe settings, schema, and a role that cannot change the past.
 
-use std::{str::FromStr, time::Duration};
+use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
-use tokio_postgres::{Client, Config, GenericClient, NoTls};
+use tokio_postgres::{
+    Client, Config, GenericClient, NoTls,
+    config::{Host, SslMode},
+};
 
 use super::describe;
 use crate::{error::OpenError, migrate};
@@ -41,7 +44,25 @@ fn parse(url: &str) -> Result<Config, OpenError> {
         reason: error.to_string(),
     })?;
     config.application_name("skep").connect_timeout(Duration::from_secs(10));
+    refuse_open_network(&config)?;
     Ok(config)
+}
+
+/// Connections are not encrypted: beyond this machine that must be said, not assumed.
+fn refuse_open_network(config: &Config) -> Result<(), OpenError> {
+    let is_near = |host: &Host| match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        }
+        Host::Unix(_) => true,
+    };
+    if config.get_ssl_mode() == SslMode::Disable || config.get_hosts().iter().all(is_near) {
+        return Ok(());
+    }
+    let reason = "the connection would not be encrypted; add ?sslmode=disable if the network \
+                  between is yours alone"
+        .to_owned();
+    Err(OpenError::BadUrl { url: "postgres://…".to_owned(), reason })
 }
 
 async fn connect(config: &Config) -> Result<Client, OpenError> {

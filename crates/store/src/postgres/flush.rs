@@ -7,7 +7,7 @@
 use deadpool_postgres::Object;
 use futures_util::future::join_all;
 use skep_base::{Amount, Timestamp};
-use tokio_postgres::{Statement, types::ToSql};
+use tokio_postgres::{Statement, error::Severity, types::ToSql};
 
 use super::{describe, lane::GroupError};
 use crate::{
@@ -126,20 +126,21 @@ pub(super) async fn flush(
     });
     let (written, committed) = futures_util::join!(join_all(sent), client.batch_execute("commit"));
     // The first refusal is the reason; what comes behind it only says that it is behind it.
-    for result in written {
-        if let Err(error) = result {
-            let lost = error.as_db_error().is_none();
-            let text = describe(&error);
-            return Err(if lost {
-                GroupError::Lost(text)
-            } else {
-                GroupError::before_commit(&error)
-            });
-        }
-    }
-    committed.map_err(|error| match error.as_db_error() {
-        Some(_) => GroupError::before_commit(&error),
-        None => GroupError::Lost(describe(&error)),
+    written.into_iter().find_map(Result::err).or(committed.err()).map_or(Ok(()), |error| {
+        Err(match is_refusal(&error) {
+            true => GroupError::before_commit(&error),
+            false => GroupError::Lost(describe(&error)),
+        })
+    })
+}
+
+/// Whether the server itself said no and lives on: then the commit was a rollback. Anything else
+/// (a lost connection, a server going down, a proxy's word) leaves open what became of it.
+fn is_refusal(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|db| {
+        let ends = matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+        let class = db.code().code().get(..2).unwrap_or_default();
+        !ends && !matches!(class, "08" | "57" | "58" | "XX")
     })
 }
 

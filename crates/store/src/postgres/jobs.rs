@@ -18,7 +18,8 @@ const ROLL_UP_AGE: Duration = Duration::from_secs(3600);
 const DUE: &str = "
     select route_key, id, kind, destination, due_at, body, attempts + 1 from jobs
     where not dead and due_at <= $1 and leased_until <= $1
-    order by due_at limit $2 for update skip locked";
+      and destination not in (select destination from breakers where open_until > $1)
+    order by (destination <> ''), due_at limit $2 for update skip locked";
 const ROLL_UP: &str = "
     insert into rollups (account, upto, posted)
     select account, $1, cast(sum(posted) as bigint) from (

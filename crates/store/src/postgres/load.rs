@@ -30,6 +30,11 @@ const RECORDS: &str = "
     select r.route_key, r.kind, r.id, r.version, r.body
     from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
         on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
+const RECORDS_SHARED: &str = "
+    select r.route_key, r.kind, r.id, r.version, r.body
+    from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
+        on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
+    order by r.route_key, r.kind, r.id for share of r";
 const RECORDS_LOCKED: &str = "
     select r.route_key, r.kind, r.id, r.version, r.body
     from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
@@ -59,17 +64,19 @@ pub(super) async fn load(
 ) -> Result<Timestamp, GroupError> {
     wanted.expect_nothing(group);
     // Prepared beforehand, the questions below leave in the order in which they are written.
-    for sql in [GUARDS, NAMES, RECORDS, RECORDS_LOCKED, TRANSFERS, RESOLUTIONS, NOW] {
+    for sql in [GUARDS, NAMES, RECORDS, RECORDS_SHARED, RECORDS_LOCKED, TRANSFERS, RESOLUTIONS, NOW]
+    {
         client.prepare_cached(sql).await.map_err(|e| GroupError::before_commit(&e))?;
     }
     client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(|e| GroupError::before_commit(&e))?;
     let begin = async { client.batch_execute("begin").await.map(|()| Vec::<Row>::new()) };
-    let (_, guards, names, shared, locked, transfers) = futures_util::try_join!(
+    let (_, guards, names, locked, shared, read, transfers) = futures_util::try_join!(
         begin,
         ask(client, GUARDS, &wanted.guards),
         ask(client, NAMES, &wanted.names),
-        ask(client, RECORDS, &wanted.shared),
         ask(client, RECORDS_LOCKED, &wanted.locked),
+        ask(client, RECORDS_SHARED, &wanted.shared),
+        ask(client, RECORDS, &wanted.read),
         ask(client, TRANSFERS, &wanted.transfers),
     )
     .map_err(|e| GroupError::before_commit(&e))?;
@@ -77,7 +84,7 @@ pub(super) async fn load(
     for row in &names {
         wanted.keep_name(row, group);
     }
-    for row in shared.iter().chain(&locked) {
+    for row in read.iter().chain(&shared).chain(&locked) {
         wanted.keep_record(row, group);
     }
     let mut accounts = wanted.accounts.clone();
@@ -131,6 +138,7 @@ pub(super) struct Wanted {
     guards: Columns,
     names: Columns,
     name_kinds: Vec<&'static str>,
+    read: Columns,
     shared: Columns,
     locked: Columns,
     record_keys: BTreeSet<RecordKey>,
@@ -142,14 +150,19 @@ impl Wanted {
     pub(super) fn of<'a>(calls: impl Iterator<Item = &'a Call>) -> Wanted {
         let mut guards = BTreeSet::new();
         let mut names = BTreeSet::new();
-        let (mut shared, mut locked) = (BTreeSet::new(), BTreeSet::new());
+        let (mut read, mut shared, mut locked) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut transfers = BTreeSet::new();
         let mut accounts = BTreeSet::new();
         for call in calls {
             guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
             names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
             for (key, lock) in &call.load.records {
-                let set = if *lock == Lock::Exclusive { &mut locked } else { &mut shared };
+                let set = match lock {
+                    Lock::None => &mut read,
+                    Lock::Shared => &mut shared,
+                    Lock::Exclusive => &mut locked,
+                };
                 set.insert(key.clone());
             }
             transfers.extend(call.load.transfers.iter().cloned());
@@ -157,6 +170,7 @@ impl Wanted {
             accounts.extend(with_row.cloned());
         }
         shared.retain(|key| !locked.contains(key));
+        read.retain(|key| !locked.contains(key) && !shared.contains(key));
         let record_columns = |keys: &BTreeSet<RecordKey>| {
             columns(keys.iter().map(|k| [k.route.as_str(), k.kind, k.id.as_str()]))
         };
@@ -164,9 +178,10 @@ impl Wanted {
             guards: columns(guards.into_iter()),
             name_kinds: names.iter().map(|(kind, _)| *kind).collect(),
             names: columns(names.iter().map(|(kind, name)| [*kind, *name])),
+            read: record_columns(&read),
             shared: record_columns(&shared),
             locked: record_columns(&locked),
-            record_keys: shared.into_iter().chain(locked).collect(),
+            record_keys: read.into_iter().chain(shared).chain(locked).collect(),
             transfers: columns(
                 transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
             ),

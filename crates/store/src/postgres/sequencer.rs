@@ -13,6 +13,7 @@ use tokio_postgres::Row;
 
 use super::{describe, lane::GroupError, load::parsed};
 use crate::{
+    error::OpenError,
     event::{Event, Head},
     turn::RouteKey,
 };
@@ -125,6 +126,13 @@ async fn number_on(client: &Object) -> Result<(Head, bool), String> {
         .await
         .map_err(failed)?;
     Ok((head, rows.len() as i64 == BATCH))
+}
+
+/// Where the log ends now.
+pub(super) async fn head(pool: &Pool) -> Result<Head, OpenError> {
+    let client = pool.get().await.map_err(|e| OpenError::Failed(e.to_string()))?;
+    let row = client.query_one(HEAD, &[]).await;
+    row.map(|row| head_row(&row)).map_err(|e| OpenError::Failed(describe(&e)))
 }
 
 pub(super) fn head_row(row: &Row) -> Head {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
@@ -17,6 +17,9 @@ const LOG_BYTES_MIN: u64 = 4 << 20;
 /// A log longer than this is started over by the writer, which waits for no reader longer than
 /// its busy time-out.
 const LOG_BYTES_RESTART: u64 = 32 << 20;
+
+/// A reader that stays makes the writer wait each time it is asked: not too often.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// Ends its thread when dropped.
 #[derive(Debug)]
@@ -51,6 +54,7 @@ fn run(settings: &Settings, writer: &WeakSender<Command>, stopped: &Receiver<()>
     let mut log = settings.path.clone().into_os_string();
     log.push("-wal");
     let mut conn: Option<Connection> = None;
+    let mut asked = Instant::now();
     while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
         let bytes = std::fs::metadata(&log).map_or(0, |m| m.len());
         if bytes < LOG_BYTES_MIN {
@@ -59,7 +63,8 @@ fn run(settings: &Settings, writer: &WeakSender<Command>, stopped: &Receiver<()>
         match passive(settings, &mut conn) {
             // Everything is copied: the writer starts over by itself.
             Ok(true) => {}
-            Ok(false) if bytes > LOG_BYTES_RESTART => {
+            Ok(false) if bytes > LOG_BYTES_RESTART && asked.elapsed() > RESTART_PAUSE => {
+                asked = Instant::now();
                 if let Some(writer) = writer.upgrade() {
                     // A full queue means that the writer is busy; the next round asks again.
                     let _ = writer.try_send(Command::RestartLog);

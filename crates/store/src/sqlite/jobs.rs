@@ -131,7 +131,9 @@ fn due_jobs(conn: &Connection, now: Timestamp) -> Result<Vec<Job>, WorkError> {
     let jobs = conn
         .prepare_cached(
             "select route_key, id, kind, destination, due_at, body, attempts + 1 from jobs
-             where dead = 0 and due_at <= ?1 and leased_until <= ?1 order by due_at limit ?2",
+             where dead = 0 and due_at <= ?1 and leased_until <= ?1
+               and destination not in (select destination from breakers where open_until > ?1)
+             order by (destination <> ''), due_at limit ?2",
         )?
         .query_map((now.as_ms(), CANDIDATES_MAX), |row| {
             Ok(Job {

@@ -120,7 +120,7 @@ impl Writer {
         while let Some(command) = self.commands.blocking_recv() {
             match command {
                 Command::RestartLog => self.restart_log(),
-                first => self.group(first),
+                first => self.group(first, GROUP_MAX),
             }
         }
         // Leaves one file behind instead of three; the data is safe either way.
@@ -130,11 +130,11 @@ impl Writer {
     }
 
     /// Takes what is waiting and commits it together.
-    fn group(&mut self, first: Command) {
+    fn group(&mut self, first: Command, size_max: usize) {
         let mut calls = CallsDone::new();
         let mut works = WorksDone::new();
         let mut restart_log = false;
-        let result = self.fill_group(first, &mut calls, &mut works, &mut restart_log);
+        let result = self.fill_group(first, size_max, &mut calls, &mut works, &mut restart_log);
         match result {
             Ok(()) => {
                 self.commits.count(calls.len());
@@ -158,7 +158,7 @@ impl Writer {
                     deliver(Err(StoreError::Unavailable(error.to_string())));
                 }
                 for (waiting, _) in calls {
-                    self.group(Command::Call(waiting));
+                    self.group(Command::Call(waiting), 1);
                 }
             }
             Err(error) => self.group_failed(error, calls, works),
@@ -191,6 +191,7 @@ impl Writer {
     fn fill_group(
         &mut self,
         first: Command,
+        size_max: usize,
         calls: &mut CallsDone,
         works: &mut WorksDone,
         restart_log: &mut bool,
@@ -224,7 +225,7 @@ impl Writer {
             }
             std::mem::replace(&mut begun, Ok(())).map_err(|e| GroupError::Failed(e.into()))?;
             let size = calls.len() + works.len();
-            if size < GROUP_MAX && started.elapsed() < GROUP_TIME_MAX {
+            if size < size_max && started.elapsed() < GROUP_TIME_MAX {
                 next = self.commands.try_recv().ok();
             }
         }

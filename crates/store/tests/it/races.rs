@@ -75,10 +75,26 @@ on_both_engines! {
         assert_eq!(other, Outcome::Conflict { guard: 0 });
         assert_eq!(balance(&f.store, &wallet(1)).await, "5/0/0");
         assert_eq!(f.store.drop_expired().await.unwrap(), 0);
-        f.clock.advance(Duration::from_secs(2));
+        f.clock.advance(Duration::from_secs(899));
+        assert_eq!(f.store.drop_expired().await.unwrap(), 0, "kept whatever the signer says");
+        f.clock.advance(Duration::from_secs(1));
         assert_eq!(f.store.drop_expired().await.unwrap(), 1);
         let fresh = f.store.call(with_key("b", 4)).await.unwrap();
         assert!(matches!(fresh, Outcome::Done(_)), "what has expired is forgotten");
+    }
+
+    async fn a_replay_uses_its_other_key_up(f: Fixture) {
+        let keyed = |nonce: &str, content: &str| {
+            let mut call = call(vec![Pay(1, outside(), wallet(1), 5)]);
+            call.guards.push(guard("nonce", nonce, content, START_MS + 1000));
+            call.guards.push(guard("idempotency", "key", content, START_MS + 1000));
+            call
+        };
+        assert!(matches!(f.store.call(keyed("n1", "a")).await.unwrap(), Outcome::Done(_)));
+        assert!(matches!(f.store.call(keyed("n2", "a")).await.unwrap(), Outcome::Replayed(_)));
+        let mut reused = call(vec![]);
+        reused.guards.push(guard("nonce", "n2", "b", START_MS + 1000));
+        assert_eq!(f.store.call(reused).await.unwrap(), Outcome::Conflict { guard: 0 });
     }
 
     async fn a_refusal_uses_its_key_up_too(f: Fixture) {

@@ -38,6 +38,13 @@ async fn an_unknown_newer_schema_is_refused_on_postgres() {
 }
 
 #[tokio::test]
+async fn a_database_beyond_this_machine_is_not_spoken_to_in_the_clear_by_accident() {
+    let opened = Store::open("postgres://skep:secret@192.0.2.1/skep", Options::default()).await;
+    let refused = opened.unwrap_err().to_string();
+    assert!(refused.contains("sslmode=disable") && !refused.contains("secret"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_postgres_that_forgets_is_refused() {
     let pg = TempPostgres::start_with(&[("fsync", "off")]).unwrap();
     let opened = Store::open(&pg.url(), Options::default()).await;
