@@ -48,6 +48,8 @@ pub struct TlsFiles {
 pub struct Limits {
     /// Connections at one time; more wait in the kernel's queue.
     pub connections: usize,
+    /// Connections of one address; more are closed at once. A proxy in front has no such limit.
+    pub connections_per_address: usize,
     pub tls_handshake: Duration,
     /// From the first byte of a request to the end of its headers.
     pub header_read: Duration,
@@ -72,13 +74,14 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 1024,
+            connections_per_address: 256,
             tls_handshake: Duration::from_secs(10),
             header_read: Duration::from_secs(10),
             headers: 64,
             header_bytes: 32 * 1024,
             keep_alive_idle: Duration::from_secs(60),
-            streams: 32,
-            body_bytes: 1024 * 1024,
+            streams: 16,
+            body_bytes: 64 * 1024,
             body_idle: Duration::from_secs(10),
             body_total: Duration::from_secs(20),
             request: Duration::from_secs(30),

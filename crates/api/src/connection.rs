@@ -35,7 +35,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use crate::config::Limits;
+use crate::{config::Limits, seats::Seats};
 
 /// How long the accept loop rests after the system refused a connection (too many files, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -68,6 +68,7 @@ pub(crate) async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Drained {
     let slots = Arc::new(Semaphore::new(limits.connections));
+    let seats = Seats::new(limits.connections_per_address);
     let (stop, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -78,10 +79,14 @@ pub(crate) async fn serve(
             accepted = accept(&listener, &slots) => accepted,
         };
         let Some((stream, peer, slot)) = accepted else { continue };
+        let Some(seat) = seats.take(peer.ip()) else {
+            metrics::counter!("http_connections_refused_total").increment(1);
+            continue;
+        };
         let (tls, app, stopped) = (tls.clone(), app.clone(), stopped.clone());
         connections.spawn(async move {
             connection(stream, Peer(peer), tls, limits, app, stopped).await;
-            drop(slot);
+            drop((slot, seat));
         });
     }
     drop(listener);
@@ -200,7 +205,7 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     request.extensions_mut().insert(peer);
     let response = app.oneshot(request.map(Body::new)).await?;
-    Ok(response.map(|body| Body::new(BusyBody { body, _busy: busy })))
+    Ok(response.map(|body| Body::new(BusyBody { body, busy })))
 }
 
 /// Whether a connection is at work, and since when it is not.
@@ -209,8 +214,8 @@ struct Activity {
     opened: Instant,
     busy: AtomicUsize,
     requests: AtomicU64,
-    /// Milliseconds after `opened`.
-    idle_since_ms: AtomicU64,
+    /// When something was last finished or sent, in milliseconds after `opened`.
+    progress_ms: AtomicU64,
 }
 
 impl Activity {
@@ -219,7 +224,7 @@ impl Activity {
             opened: Instant::now(),
             busy: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
-            idle_since_ms: AtomicU64::new(0),
+            progress_ms: AtomicU64::new(0),
         }
     }
 
@@ -231,16 +236,23 @@ impl Activity {
 
     /// When the connection will have been idle for too long, if nothing happens.
     fn idle_at(&self, limits: &Limits) -> Instant {
+        let progress = Duration::from_millis(self.progress_ms.load(Ordering::Relaxed));
+        // An answer that nobody takes is no work: a peer that reads nothing is ended too.
         if self.busy.load(Ordering::Relaxed) > 0 {
-            return Instant::now() + limits.keep_alive_idle;
+            return self.opened + progress + limits.keep_alive_idle * 2 + limits.request;
         }
         // Whoever has not sent a request yet gets as long as its headers do.
         let patience = match self.requests.load(Ordering::Relaxed) {
             0 => limits.header_read,
             _ => limits.keep_alive_idle,
         };
-        let idle_since = Duration::from_millis(self.idle_since_ms.load(Ordering::Relaxed));
-        self.opened + idle_since + patience
+        self.opened + progress + patience
+    }
+
+    /// Something was finished or sent.
+    fn note_progress(&self) {
+        let since_ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.progress_ms.store(since_ms, Ordering::Relaxed);
     }
 }
 
@@ -250,15 +262,14 @@ struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let since_ms = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.idle_since_ms.store(since_ms, Ordering::Relaxed);
+        self.0.note_progress();
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 struct BusyBody {
     body: Body,
-    _busy: Busy,
+    busy: Busy,
 }
 
 impl hyper::body::Body for BusyBody {
@@ -269,7 +280,11 @@ impl hyper::body::Body for BusyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready() {
+            self.busy.0.note_progress();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

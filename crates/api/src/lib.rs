@@ -34,6 +34,7 @@ mod metrics;
 mod problem;
 mod rate;
 mod routes;
+mod seats;
 mod server;
 pub mod telemetry;
 mod tls;

@@ -77,7 +77,11 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(fault)?;
         let local = listener.local_addr().map_err(fault)?;
         let app = Frame::new(&config).wrap(routes(&config, local));
-        Ok(Server { listener, local, tls, limits: config.limits, app })
+        let mut limits = config.limits;
+        if config.behind_proxy {
+            limits.connections_per_address = usize::MAX;
+        }
+        Ok(Server { listener, local, tls, limits, app })
     }
 
     /// Where it listens; the port is known also where port 0 was asked for.

@@ -27,7 +27,7 @@ use crate::settings::Settings;
 #[command(after_help = "Examples:
   skep up
   skep up --dev --data-dir ./node --listen 127.0.0.1:0
-  skep up --database postgres://skep@db/skep --listen 0.0.0.0:443 \\
+  skep up --database 'postgres://skep@db/skep?sslmode=disable' --listen 0.0.0.0:443 \\
       --tls-cert cert.pem --tls-key key.pem --public-name market.example")]
 pub struct Up {
     /// Where the database and the node's keys are kept
