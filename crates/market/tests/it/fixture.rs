@@ -36,6 +36,7 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 pub struct Fixture {
     pub market: Market,
     pub clock: Arc<ManualClock>,
+    pub url: String,
     pub _folder: Option<tempfile::TempDir>,
 }
 
@@ -56,7 +57,7 @@ impl Fixture {
         let options = Options { clock: Some(clock.clone()), ..Options::default() };
         let store = Store::open(&url, options).await.unwrap();
         let market = Market::new(store, log_key(), true);
-        Fixture { market, clock, _folder: folder }
+        Fixture { market, clock, url, _folder: folder }
     }
 
     /// The same database, served as one for real money.

@@ -1,4 +1,5 @@
 use skep_market::{Failure, Guarded, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE, Refusal};
+use skep_testkit::postgres::TempPostgres;
 use skep_wire::{
     identity::{Agent, Binding, KeyChange, RecoveryCancellation, Revocation, Rotation, Statement},
     wallet::Faucet,
@@ -285,5 +286,32 @@ on_both_engines! {
         f.market.register_agent(cleo.registration(&bare)).await.unwrap();
         let change = cleo.recover(&cleo.other_key(1), f.now());
         assert_eq!(key_refusal(f.change(&cleo, change).await), KeyRefusal::NoRecoveryKey);
+    }
+}
+
+/// A payment that waits for its wallet has checked its key already: whoever revokes the key then
+/// waits too, so that nothing is paid after a revocation was answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_not_revoked_while_a_payment_uses_it() {
+    let f = Fixture::postgres().await;
+    let (ann, ben) = f.two().await;
+    let database = f.url.rsplit('/').next().unwrap().to_owned();
+    let blocker = std::thread::spawn(move || {
+        let sql = "begin; select account from accounts for update; select pg_sleep(2); commit";
+        TempPostgres::shared().psql(&database, sql).unwrap();
+    });
+    let moment = || tokio::time::sleep(std::time::Duration::from_millis(500));
+    moment().await;
+    let (market, signed, transfer) = (f.market.clone(), ann.signed("pay"), payment(1, &ben, 5));
+    let paying = tokio::spawn(async move { market.transfer_create(&signed, transfer).await });
+    moment().await;
+    f.change(&ann, ann.revoke_by_wallet(f.now())).await.unwrap();
+    let paid = paying.await.unwrap();
+    blocker.join().unwrap();
+    let kinds = f.kinds().await;
+    let place = |kind: &str| kinds.iter().position(|k| k == kind);
+    match paid {
+        Ok(_) => assert!(place("transfer.posted") < place("agent.key_revoked"), "{kinds:?}"),
+        refused => assert_eq!(refusal(refused), Refusal::KeyNotCurrent),
     }
 }
