@@ -22,7 +22,9 @@ use super::{Figure, progress};
 const SQLITE_CALLERS: usize = 64;
 const POSTGRES_CLIENTS: usize = 16;
 /// Wallets that the transfers are spread over; the peer has as many rows to spread over.
-const WALLETS: usize = 1000;
+pub(super) const WALLETS: usize = 1000;
+/// So few that everybody waits for the same rows: the bad case, shown beside the usual one.
+const WALLETS_HOT: usize = 16;
 /// As the TPC-B-like peer is usually run; it makes 10 million rows.
 const PGBENCH_SCALE: &str = "100";
 
@@ -37,7 +39,7 @@ async fn sqlite(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let url = format!("sqlite:{}", folder.path().join("skep.db").display());
     let store = Store::open(&url, Options::default()).await?;
     progress("two-phase transfers on SQLite, 64 callers");
-    let ours = load(&store, SQLITE_CALLERS, time).await?;
+    let ours = load(&store, SQLITE_CALLERS, WALLETS, time).await?;
     let (groups, calls) = store.commits();
     let group = (calls as f64 / groups as f64).round().max(1.0) as usize;
     drop(store);
@@ -74,20 +76,21 @@ async fn postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let url = server.create_database("skep")?;
     let store = Store::open(&url, Options::default()).await?;
     // Peer, ours, peer, ours: whatever else the machine does hits both.
-    let (mut ours, mut peer) = (0.0, 0.0);
+    let (mut spread, mut hot, mut peer) = (0.0, 0.0, 0.0);
     for _ in 0..2 {
         progress("pgbench, TPC-B-like, 16 clients");
         let flags = ["-M", "prepared", "-c", &clients, "-j", "2", "-T", &seconds];
         peer += tps(&pgbench(&server, &peer_url, &flags)?)? / 2.0;
         progress("two-phase transfers on PostgreSQL, 16 callers");
-        ours += load(&store, POSTGRES_CLIENTS, time).await? / 2.0;
+        spread += load(&store, POSTGRES_CLIENTS, WALLETS, time).await? / 2.0;
+        hot += load(&store, POSTGRES_CLIENTS, WALLETS_HOT, time).await? / 2.0;
     }
-    let (groups, calls) = store.commits();
-    let name = format!(
-        "PostgreSQL, 16 callers, hold + post (peer: pgbench TPC-B-like; {:.1} calls a commit)",
-        calls as f64 / groups as f64
-    );
-    Ok(vec![Figure::new(&name, ours / 2.0, peer, "transfers/s to transactions/s", Some(0.5))])
+    let figure = |wallets: usize, steps: f64, bar| {
+        let name =
+            format!("PostgreSQL, 16 callers, hold + post, {wallets} wallets (peer: pgbench)");
+        Figure::new(&name, steps / 2.0, peer, "transfers/s to transactions/s", bar)
+    };
+    Ok(vec![figure(WALLETS, spread, Some(0.5)), figure(WALLETS_HOT, hot, None)])
 }
 
 fn pgbench(server: &TempPostgres, url: &str, flags: &[&str]) -> anyhow::Result<String> {
@@ -106,10 +109,15 @@ fn tps(text: &str) -> anyhow::Result<f64> {
 }
 
 /// Runs holds and posts with so many callers at once. Says how many steps a second were durable.
-pub(super) async fn load(store: &Store, callers: usize, time: Duration) -> anyhow::Result<f64> {
+pub(super) async fn load(
+    store: &Store,
+    callers: usize,
+    wallets: usize,
+    time: Duration,
+) -> anyhow::Result<f64> {
     let stop = Arc::new(AtomicBool::new(false));
     let steps = Arc::new(AtomicU64::new(0));
-    for n in 0..WALLETS {
+    for n in 0..wallets {
         step(store, fund(n)).await?;
     }
     let started = Instant::now();
@@ -121,7 +129,7 @@ pub(super) async fn load(store: &Store, callers: usize, time: Duration) -> anyho
                 while !stop.load(Ordering::Relaxed) {
                     let hold = new_id()?;
                     place += 104_729;
-                    step(&store, hold_call(place, hold)).await?;
+                    step(&store, hold_call(place, wallets, hold)).await?;
                     step(&store, post_call(hold)).await?;
                     steps.fetch_add(2, Ordering::Relaxed);
                 }
@@ -179,9 +187,9 @@ fn fund(n: usize) -> Call {
     Call { load, guards: vec![], step: Box::new(step) }
 }
 
-fn hold_call(place: usize, id: TransferId) -> Call {
-    let other = place % WALLETS + 1 + place / WALLETS % (WALLETS - 1);
-    let (from, to) = (wallet(place % WALLETS), wallet(other % WALLETS));
+fn hold_call(place: usize, wallets: usize, id: TransferId) -> Call {
+    let other = place % wallets + 1 + place / wallets % (wallets - 1);
+    let (from, to) = (wallet(place % wallets), wallet(other % wallets));
     let load = Load {
         accounts: vec![from.clone(), to.clone()],
         transfers: vec![(RouteKey::of(id), id)],

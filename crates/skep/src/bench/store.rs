@@ -25,7 +25,8 @@ pub(super) async fn measure(transfers: u64) -> Result<Vec<Figure>> {
     store.meta_once("dev", "true").await?;
     let mut written = 0.0;
     while written < transfers as f64 {
-        written += ledger::load(&store, CALLERS, FILL_TIME).await? * FILL_TIME.as_secs_f64();
+        written += ledger::load(&store, CALLERS, ledger::WALLETS, FILL_TIME).await?
+            * FILL_TIME.as_secs_f64();
     }
     drop(store);
     let empty = tempfile::tempdir()?;
