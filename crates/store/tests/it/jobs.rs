@@ -68,6 +68,26 @@ on_both_engines! {
         assert_eq!(f.store.lease_jobs(10, LEASE).await.unwrap().len(), 2, "it is back");
     }
 
+    async fn jobs_behind_a_dead_destination_starve_nobody(f: Fixture) {
+        // More than are looked at in one go, all older than the timer.
+        for _ in 0..300 {
+            add_job(&f.store, "down", START_MS).await;
+        }
+        let mut failures = 0;
+        while failures < BREAKER_FAILURES {
+            for job in f.store.lease_jobs(10, LEASE).await.unwrap() {
+                let at = Some(Timestamp::from_ms(START_MS));
+                f.store.fail_job(job, "refused".into(), at).await.unwrap();
+                failures += 1;
+            }
+        }
+        add_job(&f.store, "", START_MS).await;
+        add_job(&f.store, "up", START_MS).await;
+        let leased = f.store.lease_jobs(10, LEASE).await.unwrap();
+        let to: Vec<_> = leased.iter().map(|job| job.destination.as_str()).collect();
+        assert_eq!(to, ["", "up"]);
+    }
+
     async fn a_dead_job_stays_dead(f: Fixture) {
         add_job(&f.store, "a", START_MS).await;
         let job = f.store.lease_jobs(10, LEASE).await.unwrap().remove(0);

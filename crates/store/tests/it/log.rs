@@ -45,6 +45,15 @@ on_both_engines! {
     }
 }
 
+/// Whoever asks a node right after its start must not get the head of an empty log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_knows_the_head_from_its_first_moment() {
+    let f = Fixture::postgres().await;
+    run(&f.store, vec![Pay(1, outside(), wallet(1), 1)]).await;
+    settle_log(&f.store).await;
+    assert_eq!(f.second_node().await.head().borrow().seq, 1);
+}
+
 #[test]
 fn every_field_of_an_event_is_in_its_digest() {
     let event = Event {

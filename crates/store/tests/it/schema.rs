@@ -15,6 +15,18 @@ async fn a_second_process_is_kept_out_of_a_sqlite_file() {
 }
 
 #[tokio::test]
+async fn nobody_else_can_read_the_database_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let f = Fixture::sqlite().await;
+    run(&f.store, vec![Pay(1, outside(), wallet(1), 10)]).await;
+    let path = f.url.strip_prefix("sqlite:").unwrap();
+    for file in [path.to_owned(), format!("{path}-wal"), format!("{path}-shm")] {
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} has mode {mode:o}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_newer_schema_is_refused_on_sqlite() {
     let f = Fixture::sqlite().await;
     let path = f.url.strip_prefix("sqlite:").unwrap().to_owned();
@@ -131,6 +143,12 @@ async fn the_audit_finds_every_planted_fault() {
         ),
         ("update debts set open = open - 1", "payments left"),
         ("delete from accounts where account like 'wallet:0x02%'", "without its row"),
+        ("update accounts set asset = 'USD'", "says something else"),
+        (
+            "drop trigger transfers_are_never_changed;
+             update transfers set budget_account = 'budget:none' where n = 1",
+            "a budget that does not exist",
+        ),
     ];
     for (sql, found) in faults {
         let f = Fixture::sqlite().await;
