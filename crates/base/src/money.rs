@@ -188,8 +188,30 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
-/// The text of a decimal, from a JSON string or from the digits of a JSON number.
-struct DecimalText(String);
+/// The text of a decimal, from a JSON string or from the digits of a JSON number. It is written as
+/// a JSON number with exactly these digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecimalText(String);
+
+impl DecimalText {
+    /// The digits as they were sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Money> for DecimalText {
+    fn from(money: Money) -> DecimalText {
+        DecimalText(money.to_short_decimal())
+    }
+}
+
+impl Serialize for DecimalText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let number = serde_json::value::RawValue::from_string(self.0.clone());
+        number.map_err(serde::ser::Error::custom)?.serialize(serializer)
+    }
+}
 
 impl<'de> Deserialize<'de> for DecimalText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

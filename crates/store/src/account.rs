@@ -6,7 +6,7 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Amount, Asset, id::EscrowId};
+use skep_base::{AgentId, Amount, Asset, id::DealId};
 
 /// How many accounts the platform's subsidy is spread over, so that no row is hot.
 pub const SUBSIDY_STRIPES: u8 = 16;
@@ -69,7 +69,7 @@ impl AccountId {
     }
 
     /// The money held for one deal.
-    pub fn escrow(escrow: &EscrowId, asset: Asset) -> AccountId {
+    pub fn escrow(escrow: &DealId, asset: Asset) -> AccountId {
         AccountId(format!("escrow:{escrow}:{asset}"))
     }
 
@@ -178,7 +178,7 @@ impl FromStr for AccountId {
             Purpose::Budget => owner.split_once('/').is_some_and(|(agent, name)| {
                 agent.parse::<AgentId>().is_ok() && budget_name_is_good(name)
             }),
-            Purpose::Escrow => owner.parse::<EscrowId>().is_ok(),
+            Purpose::Escrow => owner.parse::<DealId>().is_ok(),
             _ => !owner.is_empty() && owner.chars().all(|c| c.is_ascii_alphanumeric()),
         };
         if !owner_is_good {

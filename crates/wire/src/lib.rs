@@ -6,6 +6,7 @@
 pub mod http_signature;
 pub mod identity;
 pub mod problem;
+pub mod settle;
 pub mod wallet;
 
 /// Lists are answered a page at a time.

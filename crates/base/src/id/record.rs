@@ -38,8 +38,6 @@ kinds! {
     Event, EventId, "evt";
     /// A piece of work for the background runner.
     Job, JobId, "job";
-    /// Money held until a deal is decided.
-    Escrow, EscrowId, "esc";
     /// A signed statement of what was done and paid.
     Receipt, ReceiptId, "rcpt";
     /// One call to the HTTP interface.

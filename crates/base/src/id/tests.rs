@@ -101,12 +101,12 @@ fn an_id_has_one_form() {
 
 #[test]
 fn derived_ids_are_the_same_every_time() {
-    let escrow = EscrowId::new(Timestamp::from_ms(1_700_000_000_000), [5; 10]);
-    let hold: TransferId = escrow.derive("hold");
-    assert_eq!(hold, escrow.derive("hold"));
-    assert_ne!(hold, escrow.derive("release"));
-    assert_eq!(hold.time(), escrow.time());
-    let hash = sha256(&[escrow.as_bytes().as_slice(), b"hold"].concat());
+    let parent = RequestId::new(Timestamp::from_ms(1_700_000_000_000), [5; 10]);
+    let hold: TransferId = parent.derive("hold");
+    assert_eq!(hold, parent.derive("hold"));
+    assert_ne!(hold, parent.derive("release"));
+    assert_eq!(hold.time(), parent.time());
+    let hash = sha256(&[parent.as_bytes().as_slice(), b"hold"].concat());
     assert_eq!(hold.as_bytes()[6..], hash.as_bytes()[..10]);
 }
 

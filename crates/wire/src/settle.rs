@@ -1,0 +1,69 @@
+//! VCAP's messages (sections 3.1 to 3.7) and what Skep adds to them.
+//!
+//! Unknown fields are ignored when a message is read and kept in what is hashed: a message that
+//! counts is stored as it came, and its hash is over that. What VCAP leaves to implementations
+//! travels in `metadata.skep` ([`DealOptions`]), in `custom`, or beside the fields of the spec.
+
+mod deal;
+mod delivery;
+mod escrow;
+mod negotiation;
+mod schema;
+mod verification;
+mod verifier;
+
+pub use self::{
+    deal::{
+        Agreement, AgreementStatus, Cancel, Dispute, Objection, PaymentStatus, RefundReason,
+        RefundRequest, Review, ReviewFile, ReviewStatus, Split, SplitOffer, Standing, Tier,
+    },
+    delivery::{Artifact, DeliveryBody, DeliveryStatus, ServiceDelivery},
+    escrow::{
+        EscrowHold, EscrowSettlement, EscrowStatus, Evidence, FeeSplit, PlatformFee,
+        SettlementReceipt,
+    },
+    negotiation::{
+        CounterTerms, DealOptions, Hints, Metadata, Negotiation, NegotiationRequest,
+        NegotiationResponse, NegotiationStatus, Party, RemainderPolicy, ResponseStatus, Role,
+        WorkRequest,
+    },
+    schema::{MESSAGES, schema},
+    verification::{
+        Acknowledged, Action, AgentIdentity, BaselineReport, Context, ErrorReport, Fingerprints,
+        Outcome, ProofBody, ProofBundle, SplitVerdict, TakeBaseline, Verification,
+        VerificationCallback, VerificationRequest, VerificationSpec, VerificationStatus,
+        VerifierStamp,
+    },
+    verifier::{
+        EngineOffer, NewVerifierKey, RegisterVerifier, RevokeVerifierKey, Verifier, VerifierKey,
+    },
+};
+
+/// What `vcap_version` says.
+pub const VCAP_VERSION: &str = "1.0";
+
+/// The longest message but a delivery or a callback, in bytes.
+pub const MESSAGE_LEN_MAX: usize = 32 * 1024;
+/// The longest delivery or callback with its proof bundle, in bytes.
+pub const DOCUMENT_LEN_MAX: usize = 512 * 1024;
+/// The longest piece of text in a message that people read, in bytes.
+pub const TEXT_LEN_MAX: usize = 8 * 1024;
+/// Artifacts of one delivery.
+pub const ARTIFACTS_MAX: usize = 32;
+/// The longest `extracted_content`, in bytes; what was longer is cut.
+pub const EXTRACT_LEN_MAX: usize = 16 * 1024;
+/// Actions of one log.
+pub const ACTIONS_MAX: usize = 256;
+
+/// The engines that this program has, besides a person's judgement.
+pub mod engine {
+    pub const HTTP: &str = "http";
+    pub const API: &str = "api";
+    pub const ARTIFACT: &str = "artifact";
+    /// A reviewer decides.
+    pub const HUMAN: &str = "human";
+    /// The requester decides.
+    pub const REQUESTER: &str = "requester";
+    /// The provider's own word, where the requester agreed to that (decision 26).
+    pub const SELF_ATTESTED: &str = "self_attested";
+}
