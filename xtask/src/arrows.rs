@@ -13,11 +13,13 @@ use crate::steps::cargo_program;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("skep-base", &[]),
     ("skep-wire", &["skep-base"]),
+    ("skep-settle", &["skep-base", "skep-wire"]),
     ("skep-store", &["skep-base", "skep-wire"]),
-    ("skep-market", &["skep-base", "skep-wire", "skep-store"]),
-    ("skep-api", &["skep-base", "skep-wire", "skep-market", "skep-store"]),
+    ("skep-market", &["skep-base", "skep-wire", "skep-settle", "skep-store"]),
+    ("skep-api", &["skep-base", "skep-wire", "skep-market", "skep-settle", "skep-store"]),
+    ("skep-probe", &["skep-base", "skep-wire"]),
     ("skep-sdk", &["skep-base", "skep-wire"]),
-    ("skep-agent", &["skep-base", "skep-wire", "skep-sdk"]),
+    ("skep-agent", &["skep-base", "skep-wire", "skep-probe", "skep-sdk", "skep-settle"]),
     ("skep-testkit", &["skep-base", "skep-wire", "skep-sdk", "skep-store"]),
     (
         "skep",
@@ -26,7 +28,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "skep-api",
             "skep-base",
             "skep-market",
+            "skep-probe",
             "skep-sdk",
+            "skep-settle",
             "skep-store",
             "skep-testkit",
             "skep-wire",
@@ -43,11 +47,16 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("axum", &["skep-api"]),
     ("hyper", &["skep-api"]),
     ("hyper-util", &["skep-api"]),
+    // Addresses that strangers name are fetched by skep-probe; the others know whom they talk to.
+    ("reqwest", &["skep-api", "skep-probe", "skep-sdk"]),
 ];
 
 /// What a crate must not reach, not even through others: the words have no I/O.
-const NEVER_REACHES: &[(&str, &[&str])] =
-    &[("skep-base", &["tokio", "mio"]), ("skep-wire", &["tokio", "mio"])];
+const NEVER_REACHES: &[(&str, &[&str])] = &[
+    ("skep-base", &["tokio", "mio"]),
+    ("skep-wire", &["tokio", "mio"]),
+    ("skep-settle", &["tokio", "mio"]),
+];
 
 /// What is built: for every crate the crates it uses, those of its tests left out.
 struct Graph {

@@ -1,4 +1,4 @@
-//! What runs beside an agent: its keyring.
+//! What runs beside an agent: its keyring, and a verifier's daily work.
 //!
 //! A [`Keyring`] is made from the 24 words of a [`Phrase`], lives in one encrypted file and signs
 //! the statements that say who the agent is. What `skep keys` does is in [`command`].
@@ -24,6 +24,7 @@ pub mod keyring;
 pub mod passphrase;
 pub mod path;
 pub mod phrase;
+pub mod verifier;
 
 mod derive;
 

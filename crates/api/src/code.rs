@@ -189,6 +189,136 @@ codes! {
         "After a change of keys no money leaves for a day. The detail says until when.";
     InDebt "in_debt" 409 final "The wallet is in debt"
         "Whatever comes in pays the debt first; until then nothing can be spent.";
+    Promised "promised" 409 final "The money is promised to open deals"
+        "What the wallet will owe when its deals are released cannot be spent before.";
+    UnknownDeal "unknown_deal" 404 final "There is no such deal"
+        "There is none with this id that the signer is a part of.";
+    BadMessage "bad_message" 422 final "The message says something that cannot be"
+        "The detail begins with the field. GET /vcap/v1/schemas/{message} shows the form.";
+    SelfDeal "self_deal" 422 final "Nobody deals with itself"
+        "Requester and provider must be two agents.";
+    NotYourTurn "not_your_turn" 409 final "It is the other side's turn"
+        "Offers alternate. Only the side that was asked accepts or counters.";
+    NegotiationClosed "negotiation_closed" 409 final "The negotiation is over"
+        "It was accepted or declined. Open a new one.";
+    OfferExpired "offer_expired" 409 final "The offer has expired"
+        "Nobody answered in time. Open a new negotiation.";
+    TooManyRounds "too_many_rounds" 409 final "There were too many offers"
+        "After ten offers only yes or no is left.";
+    PriceChanged "price_changed" 409 final "The acceptance names another price"
+        "Accept what is on the table, or counter. GET /vcap/v1/negotiations/{id} shows it.";
+    EscrowFundingFailed "escrow_funding_failed" 409 final "The requester cannot pay"
+        "The negotiation stays as it was. Fund the wallet and accept again.";
+    RemainderLimit "remainder_limit" 409 final "Too much is promised already"
+        "Open remainders have a limit in terms of the free balance. Counter with reserve.";
+    AdvanceLimit "advance_limit" 409 final "Too much was advanced already"
+        "A provider's open advances stay below what it earned in 90 days.";
+    DeadlineInPast "deadline_in_past" 422 final "The deadline has passed already"
+        "Counter with a later one.";
+    BadExpiry "bad_expiry" 422 final "The offer expires at an impossible time"
+        "An offer stands for some time, and for 90 days at most.";
+    AlreadySettled "already_settled" 409 final "The escrow was settled before"
+        "GET /vcap/v1/settlements/{id} shows how.";
+    AlreadyDelivered "already_delivered" 409 final "The work was delivered"
+        "From then on a verdict decides, or both sides together.";
+    NotDelivered "not_delivered" 409 final "Nothing was delivered yet"
+        "Wait for the delivery.";
+    DeadlinePassed "deadline_passed" 409 final "The time for delivery is over"
+        "The requester is refunded.";
+    DeadlineNotPassed "deadline_not_passed" 409 final "It is too early for a refund"
+        "The detail says from when on anyone may ask for it.";
+    AutoApproveNotAgreed "auto_approve_not_agreed" 403 final "The provider's word is not enough"
+        "auto_approve needs the requester's agreement in the terms, a TRUSTED provider and a \
+         price below the limit. Deliver without it.";
+    BaselinePending "baseline_pending" 409 retry "The page's old state is being taken"
+        "Deliver again in a moment.";
+    NoBaselineWanted "no_baseline_wanted" 409 final "No baseline is wanted"
+        "It was taken, the work was delivered, or another verifier was asked.";
+    UnknownVerification "unknown_verification" 404 final "There is no such verification"
+        "GET /vcap/v1/agreements/{id} lists those of a deal.";
+    NotTheVerifier "not_the_verifier" 403 final "Another verifier was asked"
+        "Only the one that the marketplace asked may answer.";
+    VerificationOver "verification_over" 409 final "The verification is over"
+        "It has its verdict. The first one counts.";
+    VerificationTimedOut "verification_timed_out" 409 final "The verification timed out"
+        "A reviewer decides now, and sees what came late.";
+    ReviewOver "review_over" 409 final "The review is over"
+        "It was decided, or its time passed.";
+    NothingToDispute "nothing_to_dispute" 409 final "No verdict can be contested now"
+        "Only a failed verdict inside the deal's dispute window can.";
+    DisputeOpen "dispute_open" 409 final "A dispute is open already"
+        "A reviewer decides within 72 hours.";
+    NothingToObject "nothing_to_object" 409 final "There is nothing to object to"
+        "Only the provider's own word, inside its window.";
+    BadSplit "bad_split" 422 final "The price is not divided right"
+        "At most the price can be released, and both parts make up all of it.";
+    SplitNotAllowed "split_not_allowed" 403 final "Only a reviewer divides a price"
+        "An engine says yes, no, or that it cannot tell. Both sides can agree on a split.";
+    TooManyAttempts "too_many_attempts" 409 final "There were too many attempts to verify"
+        "A reviewer must decide.";
+    CriteriaChanged "criteria_changed" 409 final "The delivery changes the criteria"
+        "What was agreed stands. A delivery may only fill what the terms left open.";
+    NotTheProvider "not_the_provider" 403 final "Only the provider may do this"
+        "The deal names its provider.";
+    NotTheRequester "not_the_requester" 403 final "Only the requester may do this"
+        "The deal names its requester.";
+    ProofMissing "proof_missing" 422 final "The callback carries no proof bundle"
+        "Send proof_bundle or proof_bundle_uri, or register as bundle-less.";
+    ProofUnreadable "proof_unreadable" 422 final "The proof bundle cannot be read"
+        "The detail says why.";
+    ProofHashMismatch "proof_hash_mismatch" 422 final "proof_hash is not the bundle's"
+        "It is SHA-256 over the bundle's canonical JSON (RFC 8785).";
+    ProofForeign "proof_foreign" 422 final "The proof belongs to another verification"
+        "The detail names the field. A proof is good for one escrow only.";
+    ProofOtherSpec "proof_other_spec" 422 final "The proof is about other criteria"
+        "The bundle's spec must be the one of the verification request.";
+    ProofOutcomeMismatch "proof_outcome_mismatch" 422 final "passed and outcome differ"
+        "passed is true exactly if the bundle's outcome is VERIFIED.";
+    ProofFieldMismatch "proof_field_mismatch" 422 final "Callback and bundle differ"
+        "The detail names the field.";
+    ProofChainBroken "proof_chain_broken" 422 final "The chain of actions is broken"
+        "Each hash is over the action's canonical JSON and the hex of the hash before.";
+    ProofBadAction "proof_bad_action" 422 final "An action of the log is not well formed"
+        "Actions are numbered from 0 without gaps, and have a name.";
+    ProofContentChanged "proof_content_changed" 422 final "extracted_content was changed"
+        "Its SHA-256 is not the one in the bundle.";
+    ProofForeignIdentity "proof_foreign_identity" 422 final "agent_identity is another's"
+        "It must be the verifier's registered key.";
+    ProofBadSignature "proof_bad_signature" 422 final "proof_signature does not verify"
+        "It is Ed25519 over the canonical JSON of the six fields of VCAP 5.2, by the named key.";
+    UnknownVerifier "unknown_verifier" 404 final "There is no such verifier"
+        "Register it with POST /vcap/v1/verifiers.";
+    VerifierNotIndependent "verifier_not_independent" 409 final "The verifier is not independent"
+        "It is one of the sides, or run by the operator of one.";
+    VerifierLacksEngine "verifier_lacks_engine" 422 final "The verifier has no such engine"
+        "GET /vcap/v1/verifiers/{id} lists its engines.";
+    VerifierTooDear "verifier_too_dear" 409 final "The verifier asks for more"
+        "Counter with a higher verifier_price_minor.";
+    UnknownVerifierKey "unknown_verifier_key" 403 final "The verifier has no such key"
+        "kid must name a key that it registered.";
+    VerifierKeyRevoked "verifier_key_revoked" 403 final "The verifier's key was revoked"
+        "Sign with one that is good.";
+    VerifierKeyExpired "verifier_key_expired" 403 final "The verifier's key is not valid now"
+        "Register a fresh one with POST /vcap/v1/verifiers/{id}/keys.";
+    BadKeyId "bad_key_id" 422 final "The key id or the key cannot be used"
+        "A kid is 1 to 64 letters, digits, dots, dashes and underscores; kids and keys are used \
+         once.";
+    BadVerifier "bad_verifier" 422 final "The verifier cannot be as it says"
+        "The detail names what does not fit.";
+    NotAReviewer "not_a_reviewer" 403 final "Only reviewers may do this"
+        "The node's operator names them; they are registered with the engine human.";
+    ReviewersOnly "reviewers_only" 403 final "A reviewer decides this, and only this"
+        "Engines answer at /callback, reviewers at /vcap/v1/reviews/{id}/decision.";
+    BadCompletionTime "bad_completion_time" 422 final "completed_at cannot be"
+        "It lies between the request and now, within five minutes.";
+    BundleUnreachable "bundle_unreachable" 422 final "The proof bundle cannot be fetched"
+        "Send it inline as proof_bundle.";
+    NotSettled "not_settled" 404 final "There is no settlement"
+        "The deal is open, or there is none.";
+    UnknownMessage "unknown_message" 404 final "There is no such message"
+        "The detail names the seven.";
+    DealBusy "deal_busy" 503 retry "The deal changed meanwhile"
+        "Nothing was written; try again.";
     NotDev "not_dev" 404 final "There is no test money here"
         "Test money is given only by a node that was made with --dev.";
     FaucetLimit "faucet_limit" 422 final "The faucet does not give that much"

@@ -62,7 +62,7 @@ impl FromRequest<Api> for Signed {
         // What needs no body is refused before one is read.
         let parsed = http_signature::parse(&parts.headers)?;
         let idempotency_key = idempotency_key(&parts)?;
-        let body = body::read(body, &api.limits).await?;
+        let body = body::read(body, &body::limits(parts.uri.path(), &api.limits)).await?;
         if !body.is_empty() {
             body::check_type(&parts.headers)?;
         }
@@ -155,7 +155,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
     async fn from_request(request: Request, api: &Api) -> Result<JsonBody<T>, ApiError> {
         let (parts, body) = request.into_parts();
         body::check_type(&parts.headers)?;
-        let body = body::read(body, &api.limits).await?;
+        let body = body::read(body, &body::limits(parts.uri.path(), &api.limits)).await?;
         body::parse(&body).map(JsonBody)
     }
 }
@@ -174,6 +174,29 @@ impl<T: FromStr<Err: std::fmt::Display>> FromRequestParts<Api> for PathId<T> {
         let params = params.map_err(|error| malformed(&error))?;
         let (_, id) = params.iter().next().unwrap_or_default();
         id.parse().map(PathId).map_err(|error: T::Err| malformed(&error))
+    }
+}
+
+/// The two ids in the path.
+#[derive(Debug)]
+pub(crate) struct PathPair<A, B>(pub(crate) A, pub(crate) B);
+
+impl<A, B> FromRequestParts<Api> for PathPair<A, B>
+where
+    A: FromStr<Err: std::fmt::Display>,
+    B: FromStr<Err: std::fmt::Display>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let malformed = |reason: String| ApiError::new(Code::MalformedId, reason);
+        let params = RawPathParams::from_request_parts(parts, api).await;
+        let params = params.map_err(|error| malformed(error.to_string()))?;
+        let mut ids = params.iter().map(|(_, id)| id);
+        let (first, second) = (ids.next().unwrap_or_default(), ids.next().unwrap_or_default());
+        let first = first.parse().map_err(|error: A::Err| malformed(error.to_string()))?;
+        let second = second.parse().map_err(|error: B::Err| malformed(error.to_string()))?;
+        Ok(PathPair(first, second))
     }
 }
 

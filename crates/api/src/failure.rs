@@ -1,9 +1,12 @@
 //! What callers are told when a use case says no. Every match is exhaustive: a new reason does not
 //! compile until someone decides here what callers hear.
 
+mod deal;
+
 use skep_market::{Failure, Guarded, KeyRefusal, Refusal};
 use skep_store::{LedgerRefusal, StoreError};
 
+use self::deal::of_deal;
 use crate::{code::Code, problem::ApiError};
 
 impl From<Failure> for ApiError {
@@ -40,6 +43,8 @@ impl From<Refusal> for ApiError {
             Refusal::NotYours { .. } => Code::NotYours,
             Refusal::NotDev => Code::NotDev,
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,
+            Refusal::Promised { .. } => Code::Promised,
+            Refusal::Deal { reason } => of_deal(reason),
         };
         ApiError::new(code, refusal.to_string())
     }

@@ -1,11 +1,14 @@
 //! The endpoints, one file for each group.
 
 mod agents;
+mod deals;
 mod events;
 mod health;
+mod node;
 mod operators;
 mod pages;
 mod transfers;
+mod verifications;
 mod wallets;
 
 use axum::{
@@ -46,6 +49,10 @@ const CURSOR_LEN_MAX: usize = 128;
         (name = "identity", description = "Agents, operators and their keys. These messages carry \
             their own signatures."),
         (name = "money", description = "Wallets and transfers. Requests are signed."),
+        (name = "deals", description = "VCAP: work for money that is held until the work is \
+            verified."),
+        (name = "verification", description = "VCAP: those who look at work, and those who decide \
+            when nobody else can."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),
     ),
@@ -62,16 +69,44 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(agents::show))
         .routes(routes!(agents::change_keys))
         .routes(routes!(agents::inbox))
+        .routes(routes!(agents::webhook_log))
         .routes(routes!(wallets::show))
         .routes(routes!(wallets::history))
         .routes(routes!(wallets::faucet))
         .routes(routes!(wallets::advance_clock))
+        .routes(routes!(wallets::set_standing))
         .routes(routes!(transfers::create))
         .routes(routes!(transfers::show))
         .routes(routes!(transfers::post))
         .routes(routes!(transfers::void))
+        .routes(routes!(deals::open))
+        .routes(routes!(deals::respond))
+        .routes(routes!(deals::negotiation))
+        .routes(routes!(deals::escrow))
+        .routes(routes!(deals::agreement))
+        .routes(routes!(deals::cancel))
+        .routes(routes!(deals::dispute))
+        .routes(routes!(deals::object))
+        .routes(routes!(deals::refund))
+        .routes(routes!(deals::split))
+        .routes(routes!(deals::baseline))
+        .routes(routes!(deals::settlement))
+        .routes(routes!(verifications::deliver))
+        .routes(routes!(verifications::show))
+        .routes(routes!(verifications::ack))
+        .routes(routes!(verifications::callback))
+        .routes(routes!(verifications::message_schema))
+        .routes(routes!(verifications::register))
+        .routes(routes!(verifications::verifiers))
+        .routes(routes!(verifications::verifier))
+        .routes(routes!(verifications::add_key))
+        .routes(routes!(verifications::revoke_key))
+        .routes(routes!(verifications::reviews))
+        .routes(routes!(verifications::review))
+        .routes(routes!(verifications::decide))
         .routes(routes!(events::list))
         .routes(routes!(events::head))
+        .routes(routes!(node::keys))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))

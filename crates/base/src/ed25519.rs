@@ -4,7 +4,9 @@
 //! in one form only. Otherwise two nodes could disagree about the same message.
 
 use std::{
+    cell::RefCell,
     cmp::Ordering,
+    collections::BTreeMap,
     fmt,
     hash::{Hash, Hasher},
     str::FromStr,
@@ -68,8 +70,32 @@ pub enum BadPublicKey {
     SmallOrder,
 }
 
+/// Keys that each thread has seen lately. Reading a key costs about half as much as checking a
+/// signature, and the same agents are read again and again.
+const REMEMBERED_MAX: usize = 4096;
+
+thread_local! {
+    static REMEMBERED: RefCell<BTreeMap<[u8; 32], PublicKey>> = const {
+        RefCell::new(BTreeMap::new())
+    };
+}
+
 impl PublicKey {
     pub fn from_bytes(bytes: [u8; 32]) -> Result<Self, BadPublicKey> {
+        if let Some(known) = REMEMBERED.with_borrow(|known| known.get(&bytes).copied()) {
+            return Ok(known);
+        }
+        let key = Self::read(bytes)?;
+        REMEMBERED.with_borrow_mut(|known| {
+            if known.len() >= REMEMBERED_MAX {
+                known.clear();
+            }
+            known.insert(bytes, key);
+        });
+        Ok(key)
+    }
+
+    fn read(bytes: [u8; 32]) -> Result<Self, BadPublicKey> {
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| BadPublicKey::NotOnCurve)?;
         if key.is_weak() {
             return Err(BadPublicKey::SmallOrder);

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skep_base::{Timestamp, id::TransferId};
 use skep_store::{
-    Bug, Call, Decision, Guard, LedgerRefusal, Load, Lock, Outcome, StoreError, Turn,
+    Bug, Call, Decision, Guard, Kept, LedgerRefusal, Load, Lock, Outcome, StoreError, Turn,
 };
 
 use crate::{
     Market, Signed,
+    deal::DealRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
 };
 
@@ -79,6 +80,8 @@ pub enum Refusal {
     MoneyFrozen { until: Timestamp },
     #[error("the wallet owes {owed_minor} minor units; pay that first")]
     InDebt { owed_minor: i64 },
+    #[error("{promised_minor} minor units of the wallet are promised to open deals")]
+    Promised { promised_minor: i64 },
     #[error("the cursor is none that this node gave out; begin without one")]
     MalformedCursor,
     #[error("there is no transfer {id} between you and somebody else")]
@@ -87,6 +90,8 @@ pub enum Refusal {
     NotYours { who: String, rule: String },
     #[error("test money is only given by a node that was made with --dev")]
     NotDev,
+    #[error(transparent)]
+    Deal { reason: DealRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }
@@ -168,8 +173,7 @@ impl Market {
             load.records.push((record_key.clone(), Lock::Shared));
         }
         let (agent, key) = (signed.agent, signed.key);
-        let guards = self.guards(signed).await?;
-        self.run(load, guards, move |turn| {
+        self.run(load, guards(signed), move |turn| {
             let unknown = Refusal::UnknownAgent { agent: agent.to_string() };
             let record: AgentRecord = turn.record(&record_key)?.ok_or(Stop::Unheard(unknown))?;
             if record.current_key() != Some(&key) {
@@ -179,25 +183,24 @@ impl Market {
         })
         .await
     }
+}
 
-    async fn guards(&self, signed: &Signed) -> Result<Vec<Guard>, Failure> {
-        let mut guards = vec![Guard {
-            scope: format!("nonce:{}", signed.agent),
-            key: signed.nonce.clone(),
+fn guards(signed: &Signed) -> Vec<Guard> {
+    let mut guards = vec![Guard {
+        scope: format!("nonce:{}", signed.agent),
+        key: signed.nonce.clone(),
+        fingerprint: signed.fingerprint,
+        kept: Kept::Until(signed.expires_at.plus(NONCE_KEPT_EXTRA)),
+    }];
+    if let Some(key) = &signed.idempotency_key {
+        guards.push(Guard {
+            scope: format!("idempotency:{}", signed.agent),
+            key: key.clone(),
             fingerprint: signed.fingerprint,
-            expires_at: signed.expires_at.plus(NONCE_KEPT_EXTRA),
-        }];
-        if let Some(key) = &signed.idempotency_key {
-            let now = self.store.now().await?;
-            guards.push(Guard {
-                scope: format!("idempotency:{}", signed.agent),
-                key: key.clone(),
-                fingerprint: signed.fingerprint,
-                expires_at: now.plus(IDEMPOTENCY_KEPT),
-            });
-        }
-        Ok(guards)
+            kept: Kept::For(IDEMPOTENCY_KEPT),
+        });
     }
+    guards
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<String, Bug> {

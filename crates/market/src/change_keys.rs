@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::sha256_parts};
-use skep_store::{Guard, Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
+use skep_store::{Guard, Job, JobDraft, JobEnd, Kept, Load, Lock, RouteKey, Turn};
 use skep_wire::identity::{Agent, KeyChange, Statement};
 
 use crate::{
     Answered, Failure, Market, Refusal,
     answer::{NONCE_KEPT_EXTRA, Stop},
     identity::{AgentRecord, KeyEffect, KeyInput, SignedBy, agent_key, step},
+    notice,
     register::{NAME_KEY, STATEMENT_AGE_MAX, bad_signature, check_fresh},
 };
 
@@ -41,7 +42,7 @@ impl Market {
             scope: format!("statement:{agent}"),
             key: words.to_string(),
             fingerprint: words,
-            expires_at: issued_at.plus(STATEMENT_AGE_MAX).plus(NONCE_KEPT_EXTRA),
+            kept: Kept::Until(issued_at.plus(STATEMENT_AGE_MAX).plus(NONCE_KEPT_EXTRA)),
         };
         self.apply(*agent, Some((issued_at, once)), input, None).await
     }
@@ -252,7 +253,9 @@ fn follow(
             record.recovery_timer = Some(start_timer(turn, at, &body)?);
         }
         KeyEffect::Record(kind) => {
-            turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
+            let route = RouteKey::of(agent);
+            let event = turn.event(&route, kind, &record.agent, &[agent])?;
+            notice::tell(turn, event, kind, &route, &[&*record], &record.agent)?;
         }
     }
     Ok(())

@@ -3,10 +3,10 @@
 //! Signatures are checked before; an input carries the keys that signed it, and the machine
 //! decides whether they are the right ones now.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Did, Timestamp, ed25519::PublicKey};
+use skep_base::{AgentId, Amount, Asset, Did, Timestamp, ed25519::PublicKey};
 use skep_store::{JobEnd, RecordKey};
 use skep_wire::identity::{Agent, AgentKey, PendingRecovery};
 
@@ -34,6 +34,12 @@ pub struct AgentRecord {
     /// The timer of a recovery that waits: its route and id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_timer: Option<(String, skep_base::id::JobId)>,
+    /// What it will owe as a requester when its deals are released (decision 9).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub open_remainders: BTreeMap<Asset, Amount>,
+    /// What it would owe as a provider if its deals were refunded (decision 9).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub open_advances: BTreeMap<Asset, Amount>,
 }
 
 impl AgentRecord {

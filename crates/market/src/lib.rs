@@ -1,25 +1,32 @@
 //! The use cases of Skep: each prepares, loads and locks, steps, and writes once.
 //!
-//! It knows no HTTP, no chain and no browser; what it needs from outside comes in as values.
+//! It serves no HTTP and knows no chain and no browser; what it needs from outside comes in as
+//! values, or through [`Egress`].
 //! Invariants: a caller's key is checked again inside the transaction that acts on it; money
 //! moves only through the ledger's page of a turn; whatever happened is an event.
 
 mod answer;
 mod change_keys;
+mod deal;
+mod egress;
 mod identity;
+mod notice;
 mod read;
 mod register;
 mod test_clock;
 mod transfer;
 mod work;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use skep_base::ed25519::SecretKey;
+use skep_settle::Policy;
 use skep_store::Store;
 
 pub use self::{
     answer::{Answered, Failure, Guarded, Refusal},
+    deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer},
+    egress::{Egress, EgressFailure, Sending},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     register::{OperatorRecord, check_webhook},
     test_clock::TestClock,
@@ -46,6 +53,16 @@ pub struct Signed {
 pub struct Market {
     store: Store,
     log_key: Arc<SecretKey>,
+    /// Signs settlement receipts.
+    settlement_key: Arc<SecretKey>,
+    webhook_key: Option<Arc<SecretKey>>,
+    egress: Option<Arc<dyn Egress>>,
+    policy: Arc<Policy>,
+    /// Verifiers that the marketplace itself picks, and reviewers.
+    accredited: Arc<BTreeSet<AgentId>>,
+    /// How the marketplace names itself in messages.
+    marketplace: Arc<str>,
+    directory: Arc<deal::Directory>,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
 }
@@ -53,7 +70,51 @@ pub struct Market {
 impl Market {
     /// `dev` allows what only tests and demonstrations may do.
     pub fn new(store: Store, log_key: SecretKey, dev: bool) -> Market {
-        Market { store, log_key: Arc::new(log_key), dev, test_clock: None }
+        let log_key = Arc::new(log_key);
+        Market {
+            store,
+            settlement_key: log_key.clone(),
+            log_key,
+            webhook_key: None,
+            egress: None,
+            policy: Arc::default(),
+            accredited: Arc::default(),
+            marketplace: "skep".into(),
+            directory: Arc::default(),
+            dev,
+            test_clock: None,
+        }
+    }
+
+    /// Signs settlement receipts with a key of their own (decision 6).
+    pub fn with_settlement_key(self, key: SecretKey) -> Market {
+        Market { settlement_key: Arc::new(key), ..self }
+    }
+
+    /// Signs notices with this key.
+    pub fn with_webhook_key(self, key: SecretKey) -> Market {
+        Market { webhook_key: Some(Arc::new(key)), ..self }
+    }
+
+    /// Reaches strangers' addresses through this. Without it, jobs that have a destination are
+    /// left to other nodes.
+    pub fn with_egress(self, egress: Arc<dyn Egress>) -> Market {
+        Market { egress: Some(egress), ..self }
+    }
+
+    /// What the node's operator has set about money and reviews.
+    pub fn with_policy(self, policy: Policy) -> Market {
+        Market { policy: Arc::new(policy), ..self }
+    }
+
+    /// Those whom the marketplace trusts to verify for anybody, and to review.
+    pub fn with_accredited(self, agents: impl IntoIterator<Item = AgentId>) -> Market {
+        Market { accredited: Arc::new(agents.into_iter().collect()), ..self }
+    }
+
+    /// How the marketplace names itself in messages.
+    pub fn with_name(self, name: &str) -> Market {
+        Market { marketplace: name.into(), ..self }
     }
 
     /// Lets callers move the store's clock, which must be this one. It goes on where it was when

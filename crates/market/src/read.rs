@@ -1,7 +1,8 @@
 //! What can be asked without changing anything.
 
+use serde::de::DeserializeOwned;
 use skep_base::{AgentId, Asset, Did, Money, ed25519::PublicKey, id::TransferId};
-use skep_store::{AccountId, Bug, LoggedEvent, RecordKey, RouteKey, StoreError};
+use skep_store::{AccountId, Bug, LoggedEvent, RecordKey, RouteKey, StoreError, StoredRecord};
 use skep_wire::{
     Page,
     identity::{Agent, Operator, Statement},
@@ -56,13 +57,19 @@ impl Market {
         Ok(known.ok_or_else(unknown)?.operator)
     }
 
-    async fn read<T: serde::de::DeserializeOwned>(
+    pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         key: RecordKey,
     ) -> Result<Option<T>, Failure> {
-        let Some(stored) = self.store.record(key).await? else { return Ok(None) };
-        let read = serde_json::from_str(&stored.body).map(Some);
-        read.map_err(|e| StoreError::Bug(Bug(format!("a record is unreadable: {e}"))).into())
+        Ok(parsed(self.store.record(key).await?)?)
+    }
+
+    /// Several records with one question.
+    pub(crate) async fn read_all(
+        &self,
+        keys: Vec<RecordKey>,
+    ) -> Result<std::vec::IntoIter<Option<StoredRecord>>, Failure> {
+        Ok(self.store.records(keys).await?.into_iter())
     }
 
     /// What an agent has, holds and owes.
@@ -166,4 +173,17 @@ fn page(events: Vec<LoggedEvent>, after: i64) -> Page<EventLine> {
         })
         .collect();
     Page { items, next_cursor: Some(last.to_string()) }
+}
+
+/// The next of several records.
+pub(crate) fn next<T: DeserializeOwned>(
+    records: &mut impl Iterator<Item = Option<StoredRecord>>,
+) -> Result<Option<T>, Failure> {
+    Ok(parsed(records.next().flatten())?)
+}
+
+fn parsed<T: DeserializeOwned>(stored: Option<StoredRecord>) -> Result<Option<T>, StoreError> {
+    let Some(stored) = stored else { return Ok(None) };
+    let read = serde_json::from_str(&stored.body).map(Some);
+    read.map_err(|e| StoreError::Bug(Bug(format!("a record is unreadable: {e}"))))
 }

@@ -14,6 +14,7 @@ use crate::{
     Answered, Failure, Market, Refusal,
     answer::Stop,
     identity::{AgentRecord, agent_key},
+    notice,
 };
 
 /// How far a statement's time may be from ours.
@@ -87,7 +88,9 @@ impl Market {
             };
             fresh?;
             turn.put(&record_key, &record)?;
-            turn.event(&RouteKey::of(agent), kind, &record.agent, &[agent])?;
+            let route = RouteKey::of(agent);
+            let event = turn.event(&route, kind, &record.agent, &[agent])?;
+            notice::tell(turn, event, kind, &route, &[&record], &record.agent)?;
             Ok(record.agent)
         })
         .await
@@ -164,7 +167,13 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         money_frozen_until: None,
         registered_at: turn.now(),
     };
-    Ok(AgentRecord { agent, webhook_url: request.webhook_url.clone(), recovery_timer: None })
+    Ok(AgentRecord {
+        agent,
+        webhook_url: request.webhook_url.clone(),
+        recovery_timer: None,
+        open_remainders: Default::default(),
+        open_advances: Default::default(),
+    })
 }
 
 /// A newer statement by the same keys may change the name and the webhook, nothing else.

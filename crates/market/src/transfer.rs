@@ -5,13 +5,16 @@ use std::time::Duration;
 use serde::Serialize;
 use skep_base::{AgentId, Amount, Asset, Money, hash::sha256, id::TransferId};
 use skep_store::transfer::Kind;
-use skep_store::{Account, AccountId, Applied, Load, Lock, Order, RouteKey, StoredTransfer, Turn};
+use skep_store::{
+    Account, AccountId, Applied, Load, Lock, Order, RecordKey, RouteKey, StoredTransfer, Turn,
+};
 use skep_wire::wallet::{Faucet, NewTransfer, PostTransfer, Transfer, TransferMode, TransferState};
 
 use crate::{
     Answered, Failure, Market, Refusal, Signed,
     answer::Stop,
     identity::{AgentRecord, agent_key},
+    notice,
 };
 
 /// The payer may take a hold back after so long; before, only the payee can let go.
@@ -47,22 +50,23 @@ impl Market {
             ..Load::default()
         };
         self.run_signed(signed, load, move |turn, payer| {
-            if turn.record::<AgentRecord>(&agent_key(&to))?.is_none() {
+            let payee: Option<AgentRecord> = turn.record(&agent_key(&to))?;
+            let Some(payee) = &payee else {
                 return Err(Refusal::UnknownAgent { agent: to.to_string() }.into());
-            }
+            };
             // A retry of what was paid is no new payment.
             if turn.book.find(&request.id).is_none() {
-                may_spend(turn, payer, &debit)?;
+                may_spend(turn, payer, &debit, request.money.amount)?;
             }
             let order = order(request.id, &debit, &credit, request.money.amount);
             match request.mode {
                 TransferMode::Posted => {
                     let applied = turn.book.transfer(order.clone())?;
-                    tell(turn, &order, applied, "transfer.posted", &[from, to])
+                    tell(turn, &order, applied, "transfer.posted", &[payer, payee])
                 }
                 TransferMode::Pending => {
                     let applied = turn.book.hold(order.clone())?;
-                    let held = tell(turn, &order, applied, "transfer.held", &[from, to])?;
+                    let held = tell(turn, &order, applied, "transfer.held", &[payer, payee])?;
                     Ok(match applied {
                         Applied::Now => Transfer { state: TransferState::Pending, ..held },
                         Applied::Before => held,
@@ -81,7 +85,8 @@ impl Market {
         request: PostTransfer,
     ) -> Result<Answered<Transfer>, Failure> {
         let caller = signed.clone();
-        self.run_signed(signed, load_hold(id), move |turn, payer| {
+        let (load, other) = self.load_hold(signed, id).await?;
+        self.run_signed(signed, load, move |turn, payer| {
             let hold = hold_of(turn, &caller, id)?;
             let debit = &hold.transfer.debit;
             if *debit != AccountId::wallet(&caller.agent, debit.asset()) {
@@ -90,7 +95,8 @@ impl Market {
             not_frozen(turn, payer)?;
             let amount = part_of(&hold, request.money)?;
             let applied = turn.book.post(id, resolution_id(&caller, id), Some(amount))?;
-            finish(turn, &caller, &hold, (Kind::Post, amount), applied)
+            let resolved = Resolved { hold: &hold, kind: Kind::Post, amount, applied };
+            finish(turn, &caller, &resolved, payer, other.as_ref())
         })
         .await
     }
@@ -102,7 +108,8 @@ impl Market {
         id: TransferId,
     ) -> Result<Answered<Transfer>, Failure> {
         let caller = signed.clone();
-        self.run_signed(signed, load_hold(id), move |turn, _| {
+        let (load, other) = self.load_hold(signed, id).await?;
+        self.run_signed(signed, load, move |turn, own| {
             let hold = hold_of(turn, &caller, id)?;
             let debit = &hold.transfer.debit;
             let is_payer = *debit == AccountId::wallet(&caller.agent, debit.asset());
@@ -111,9 +118,27 @@ impl Market {
                 return Err(not_yours("the payer", rule));
             }
             let applied = turn.book.void(id, resolution_id(&caller, id))?;
-            finish(turn, &caller, &hold, (Kind::Void, hold.transfer.amount), applied)
+            let amount = hold.transfer.amount;
+            let resolved = Resolved { hold: &hold, kind: Kind::Void, amount, applied };
+            finish(turn, &caller, &resolved, own, other.as_ref())
         })
         .await
+    }
+
+    /// A hold, with where the record of the other side is. Who that is never changes, so it may be
+    /// read beforehand.
+    async fn load_hold(
+        &self,
+        caller: &Signed,
+        id: TransferId,
+    ) -> Result<(Load, Option<RecordKey>), Failure> {
+        let hold = self.store.transfer(RouteKey::of(id), id).await?;
+        let sides = hold.iter().flat_map(|h| [&h.transfer.debit, &h.transfer.credit]);
+        let other = sides.filter_map(owner).find(|side| *side != caller.agent);
+        let other = other.map(|agent| agent_key(&agent));
+        let records = other.iter().map(|key| (key.clone(), Lock::None)).collect();
+        let transfers = vec![(RouteKey::of(id), id)];
+        Ok((Load { records, transfers, ..Load::default() }, other))
     }
 
     /// Test money, on a node that was made for it.
@@ -137,10 +162,10 @@ impl Market {
             transfers: vec![(RouteKey::of(request.id), request.id)],
             ..Load::default()
         };
-        self.run_signed(signed, load, move |turn, _| {
+        self.run_signed(signed, load, move |turn, owner| {
             let order = order(request.id, &debit, &credit, request.money.amount);
             let applied = turn.book.transfer(order.clone())?;
-            tell(turn, &order, applied, "wallet.funded", &[agent])
+            tell(turn, &order, applied, "wallet.funded", &[owner])
         })
         .await
     }
@@ -152,13 +177,14 @@ fn order(id: TransferId, debit: &AccountId, credit: &AccountId, amount: Amount) 
     Order { id, route: RouteKey::of(id), debit, credit, amount, budget: None }
 }
 
-/// Tells the log of a new transfer, and shows it; one that was there before is shown as it stands.
+/// Tells the log and both sides of a new transfer, and shows it; one that was there before is shown
+/// as it stands.
 fn tell(
     turn: &mut Turn,
     order: &Order,
     applied: Applied,
-    event: &'static str,
-    notify: &[AgentId],
+    kind: &'static str,
+    sides: &[&AgentRecord],
 ) -> Result<Transfer, Stop> {
     if let (Applied::Before, Some(known)) = (applied, turn.book.find(&order.id)) {
         return Ok(view(known));
@@ -166,7 +192,9 @@ fn tell(
     let Order { id, debit, credit, amount, .. } = order;
     let money = Money { amount: *amount, asset: debit.asset() };
     let told = TransferEvent { id: *id, from: debit, to: credit, money, pending: None };
-    turn.event(&order.route, event, &told, notify)?;
+    let notify: Vec<AgentId> = sides.iter().map(|record| record.agent.agent_id).collect();
+    let event = turn.event(&order.route, kind, &told, &notify)?;
+    notice::tell(turn, event, kind, &order.route, sides, &told)?;
     Ok(Transfer {
         id: *id,
         from: debit.to_string(),
@@ -177,9 +205,29 @@ fn tell(
     })
 }
 
-/// Decision 9: a debtor spends nothing. Decision 1: nor does anyone just after a rotation.
-fn may_spend(turn: &Turn, payer: &AgentRecord, wallet: &AccountId) -> Result<(), Stop> {
+/// Decision 9: a debtor spends nothing, and nobody spends what is promised. Decision 1: nor does
+/// anyone just after a rotation.
+fn may_spend(
+    turn: &Turn,
+    payer: &AgentRecord,
+    wallet: &AccountId,
+    amount: Amount,
+) -> Result<(), Stop> {
     not_frozen(turn, payer)?;
+    not_in_debt(turn, wallet)?;
+    let promised = payer.open_remainders.get(&wallet.asset()).copied().unwrap_or_default();
+    if promised.is_zero() {
+        return Ok(());
+    }
+    let free = turn.book.account(wallet).map_or(Amount::ZERO, |a: &Account| a.available());
+    match free.checked_sub(promised).is_some_and(|left| left >= amount) {
+        true => Ok(()),
+        false => Err(Refusal::Promised { promised_minor: promised.minor() }.into()),
+    }
+}
+
+/// Decision 9: every credit pays a debt first, and until then nothing new is begun.
+pub(crate) fn not_in_debt(turn: &Turn, wallet: &AccountId) -> Result<(), Stop> {
     let owed = turn.book.account(wallet).map_or(Amount::ZERO, |a: &Account| a.owed);
     match owed == Amount::ZERO {
         true => Ok(()),
@@ -187,15 +235,11 @@ fn may_spend(turn: &Turn, payer: &AgentRecord, wallet: &AccountId) -> Result<(),
     }
 }
 
-fn not_frozen(turn: &Turn, payer: &AgentRecord) -> Result<(), Stop> {
+pub(crate) fn not_frozen(turn: &Turn, payer: &AgentRecord) -> Result<(), Stop> {
     match payer.agent.money_frozen_until {
         Some(until) if turn.now() < until => Err(Refusal::MoneyFrozen { until }.into()),
         _ => Ok(()),
     }
-}
-
-fn load_hold(id: TransferId) -> Load {
-    Load { transfers: vec![(RouteKey::of(id), id)], ..Load::default() }
 }
 
 /// The hold, if the caller is one of its two sides: a stranger cannot tell it from none.
@@ -226,14 +270,27 @@ fn resolution_id(caller: &Signed, pending: TransferId) -> TransferId {
     pending.derive(&unique.to_string())
 }
 
+/// The agent whose account it is.
+fn owner(account: &AccountId) -> Option<AgentId> {
+    account.owner().parse().ok()
+}
+
+/// How a hold ended.
+struct Resolved<'a> {
+    hold: &'a StoredTransfer,
+    kind: Kind,
+    amount: Amount,
+    applied: Applied,
+}
+
 fn finish(
     turn: &mut Turn,
     caller: &Signed,
-    hold: &StoredTransfer,
-    (kind, amount): (Kind, Amount),
-    applied: Applied,
+    resolved: &Resolved<'_>,
+    own: &AgentRecord,
+    other: Option<&RecordKey>,
 ) -> Result<Transfer, Stop> {
-    let StoredTransfer { transfer: hold, .. } = hold;
+    let Resolved { hold: StoredTransfer { transfer: hold, .. }, kind, amount, applied } = *resolved;
     let (event, state) = match kind {
         Kind::Void => ("transfer.voided", TransferState::Voided),
         _ => ("transfer.posted", TransferState::Posted),
@@ -246,10 +303,12 @@ fn finish(
         money: paid,
         pending: Some(hold.id),
     };
-    let both: Vec<_> =
-        [&hold.debit, &hold.credit].iter().filter_map(|a| a.owner().parse().ok()).collect();
+    let both: Vec<AgentId> = [&hold.debit, &hold.credit].into_iter().filter_map(owner).collect();
     if applied == Applied::Now {
-        turn.event(&hold.route, event, &told, &both)?;
+        let id = turn.event(&hold.route, event, &told, &both)?;
+        let other: Option<AgentRecord> = other.map(|key| turn.record(key)).transpose()?.flatten();
+        let sides: Vec<_> = [Some(own), other.as_ref()].into_iter().flatten().collect();
+        notice::tell(turn, id, event, &hold.route, &sides, &told)?;
     }
     Ok(Transfer {
         id: hold.id,

@@ -2,56 +2,103 @@
 
 use std::time::Duration;
 
-use skep_store::Job;
-use tokio::sync::watch;
+use skep_store::{Job, Room};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 
-use crate::{Failure, KeyRefusal, Market, Refusal, change_keys::RECOVERY_JOB};
+use crate::{
+    Failure, KeyRefusal, Market, Refusal, change_keys::RECOVERY_JOB, deal::TICK_JOB,
+    notice::WEBHOOK_JOB,
+};
 
 /// How often due jobs are looked for.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a job may take before another worker gets it.
 const LEASE: Duration = Duration::from_secs(60);
-/// Jobs taken at once.
+/// Jobs of this node taken at once.
 const JOBS_MAX: usize = 32;
+/// Jobs on their way outside at the same time: a slow receiver takes a few of these places and
+/// nothing else.
+const OUTSIDE_MAX: usize = 32;
 /// Attempts after which a job is given up; its last error stays readable.
 const ATTEMPTS_MAX: i64 = 12;
-/// Rounds between two clean-ups.
-const ROUNDS_PER_CLEANUP: u64 = 20;
-/// Rounds between two sums of the accounts without a balance row.
-const ROUNDS_PER_ROLL_UP: u64 = 600;
+/// The time between two clean-ups.
+const CLEANUP_EVERY: Duration = Duration::from_secs(10);
+/// The time between two sums of the accounts without a balance row.
+const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
+/// How long a node that stops waits for what is on its way outside. What takes longer is tried
+/// again once its lease has run out.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// Jobs on their way outside.
+type Outside = JoinSet<Result<(), Failure>>;
 
 impl Market {
     /// Works until `stop` says so.
     pub async fn work(self, mut stop: watch::Receiver<bool>) {
-        let mut round = 0;
+        let mut outside = Outside::new();
+        let mut cleanup = interval_at(Instant::now(), CLEANUP_EVERY);
+        let mut roll_up = interval_at(Instant::now() + ROLL_UP_EVERY, ROLL_UP_EVERY);
+        cleanup.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        roll_up.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !*stop.borrow() {
-            if let Err(error) = self.work_once(round).await {
-                tracing::warn!(%error, "a round of work failed");
-            }
-            round += 1;
+            let started = self.start_due_jobs(&mut outside).await;
+            // Where something was due, more may be.
+            let pause = if matches!(started, Ok(1..)) { Duration::ZERO } else { PAUSE };
+            note(started.map(|_| ()));
             tokio::select! {
-                _ = tokio::time::sleep(PAUSE) => {}
-                changed = stop.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(pause) => {}
+                Some(done) = outside.join_next() => note(landed(done)),
+                _ = cleanup.tick() => note(self.clean_up().await),
+                _ = roll_up.tick() => note(self.store.roll_up().await.map_err(Failure::from)),
+                changed = stop.changed() => if changed.is_err() { break },
             }
+        }
+        let drained = tokio::time::timeout(STOP_WAIT, async {
+            while let Some(done) = outside.join_next().await {
+                note(landed(done));
+            }
+        });
+        if drained.await.is_err() {
+            tracing::info!(jobs = outside.len(), "stopped with jobs on their way outside");
         }
     }
 
-    async fn work_once(&self, round: u64) -> Result<(), Failure> {
-        self.do_due_jobs().await?;
-        if round.is_multiple_of(ROUNDS_PER_CLEANUP) {
-            while self.store.drop_expired().await? == 1000 {}
-        }
-        if round % ROUNDS_PER_ROLL_UP == ROUNDS_PER_ROLL_UP - 1 {
-            self.store.roll_up().await?;
-        }
+    async fn clean_up(&self) -> Result<(), Failure> {
+        while self.store.drop_expired().await? == 1000 {}
         Ok(())
     }
 
     /// Does every job that is due now. Says how many.
     pub async fn do_due_jobs(&self) -> Result<usize, Failure> {
-        let jobs = self.store.lease_jobs(JOBS_MAX, LEASE).await?;
+        let mut outside = Outside::new();
+        let started = self.start_due_jobs(&mut outside).await;
+        while let Some(done) = outside.join_next().await {
+            landed(done)?;
+        }
+        started
+    }
+
+    /// Does the due jobs of this node, and starts those that go outside as far as there is room:
+    /// what waits for a stranger keeps nothing else waiting.
+    async fn start_due_jobs(&self, outside: &mut Outside) -> Result<usize, Failure> {
+        while let Some(done) = outside.try_join_next() {
+            note(landed(done));
+        }
+        let places = if self.egress.is_some() { OUTSIDE_MAX } else { 0 };
+        let room = Room { here: JOBS_MAX, outside: places.saturating_sub(outside.len()) };
+        let jobs = self.store.lease_jobs(room, LEASE).await?;
         let count = jobs.len();
-        for job in jobs {
+        let (here, away): (Vec<Job>, Vec<Job>) =
+            jobs.into_iter().partition(|job| job.destination.is_empty());
+        for job in away {
+            let market = self.clone();
+            outside.spawn(async move { market.perform(job).await });
+        }
+        for job in here {
             self.perform(job).await?;
         }
         Ok(count)
@@ -60,6 +107,8 @@ impl Market {
     async fn perform(&self, job: Job) -> Result<(), Failure> {
         let done = match job.kind.as_str() {
             RECOVERY_JOB => self.finish_recovery(&job).await,
+            TICK_JOB => self.finish_tick(job.clone()).await,
+            WEBHOOK_JOB => self.deliver(&job).await,
             unknown => {
                 // A newer node of the same database may know it.
                 let error = format!("this node does not know jobs of the kind {unknown}");
@@ -68,6 +117,8 @@ impl Market {
                 return Ok(());
             }
         };
+        // What goes wrong here is not the destination's fault: its breaker stays closed.
+        let own = |job: Job| Job { destination: String::new(), ..job };
         match done {
             Ok(()) => Ok(()),
             // The clock was set back a little since the job was found due.
@@ -81,14 +132,28 @@ impl Market {
             Err(Failure::Store(error)) if job.attempts < ATTEMPTS_MAX => {
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);
-                self.store.fail_job(job, error.to_string(), Some(later)).await?;
+                self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
                 Ok(())
             }
             Err(error) => {
                 tracing::error!(%error, job = %job.id, kind = job.kind, "a job is given up");
-                self.store.fail_job(job, error.to_string(), None).await?;
+                self.store.fail_job(own(job), error.to_string(), None).await?;
                 Ok(())
             }
         }
+    }
+}
+
+/// A job that panicked is a bug of ours; its lease runs out and it is tried again.
+fn landed(done: Result<Result<(), Failure>, JoinError>) -> Result<(), Failure> {
+    done.unwrap_or_else(|error| {
+        let bug = skep_store::Bug(format!("a job did not end: {error}"));
+        Err(skep_store::StoreError::Bug(bug).into())
+    })
+}
+
+fn note(result: Result<(), Failure>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "a piece of the node's own work failed");
     }
 }

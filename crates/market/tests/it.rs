@@ -3,6 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
 
+#[path = "it/attacks.rs"]
+mod attacks;
+#[path = "it/deal_money.rs"]
+mod deal_money;
+#[path = "it/deal_property.rs"]
+mod deal_property;
+#[path = "it/deal_races.rs"]
+mod deal_races;
+#[path = "it/deal_world.rs"]
+mod deal_world;
+#[path = "it/deals.rs"]
+mod deals;
 #[path = "it/fixture.rs"]
 mod fixture;
 #[path = "it/keys.rs"]
@@ -11,5 +23,9 @@ mod keys;
 mod log;
 #[path = "it/money.rs"]
 mod money;
+#[path = "it/notices.rs"]
+mod notices;
+#[path = "it/receiver.rs"]
+mod receiver;
 #[path = "it/registration.rs"]
 mod registration;

@@ -83,6 +83,10 @@ impl Call {
         Ok(Call { method: Method::POST, body: Some(body.into()), ..Call::get(path) })
     }
 
+    pub(crate) fn delete(path: impl Into<String>) -> Call {
+        Call { method: Method::DELETE, ..Call::get(path) }
+    }
+
     pub(crate) fn signed(self) -> Call {
         Call { signed: true, ..self }
     }

@@ -4,6 +4,7 @@ use skep_base::{AgentId, Asset, Did, Money, Timestamp, id::TransferId};
 use skep_wire::{
     Page,
     identity::{Agent, KeyChange, Operator, RegisterAgent, RegisterOperator},
+    notice::{NodeKeys, WebhookAttempt},
     wallet::{
         AdvanceClock, ClockTime, EventLine, Faucet, HistoryLine, NewTransfer, PostTransfer,
         SignedLogHead, Transfer, TransferMode, VoidTransfer, Wallet,
@@ -52,6 +53,17 @@ impl Client {
     ) -> Result<Page<EventLine>, Error> {
         let call = Call::get(self.own_path("inbox")?).query("cursor", cursor);
         Ok(self.send(&call.query("limit", limit).signed()).await?.value)
+    }
+
+    /// The latest attempts to deliver notices to the signing agent's webhook, newest first.
+    pub async fn webhook_log(&self) -> Result<Vec<WebhookAttempt>, Error> {
+        let call = Call::get(self.own_path("webhook-log")?).signed();
+        Ok(self.send::<Page<WebhookAttempt>>(&call).await?.value.items)
+    }
+
+    /// The keys that the node signs with.
+    pub async fn node_keys(&self) -> Result<NodeKeys, Error> {
+        Ok(self.send(&Call::get("/.well-known/skep-keys")).await?.value)
     }
 
     /// What the signing agent has.

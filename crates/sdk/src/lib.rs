@@ -17,6 +17,7 @@
 //! ```
 
 mod client;
+mod deals;
 mod endpoints;
 mod error;
 mod retry;

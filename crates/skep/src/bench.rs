@@ -3,6 +3,7 @@
 mod auth;
 mod json;
 mod ledger;
+mod settle;
 mod store;
 
 use std::{
@@ -18,6 +19,8 @@ use serde::Serialize;
 pub enum What {
     /// Durable two-phase transfers against raw SQLite and against pgbench.
     Ledger,
+    /// Complete deals over HTTP against pgbench.
+    Settle,
     /// Start-up and audit of a long journal.
     Store,
     /// Canonical JSON against serde_json.
@@ -35,6 +38,9 @@ pub struct Bench {
     /// How long each figure is measured.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// How many deals are stored when `settle` is measured for the second time; 0: only once.
+    #[arg(long, default_value_t = 0)]
+    deals: u64,
     /// How long the journal is that `store` is measured on.
     #[arg(long, default_value_t = 100_000)]
     transfers: u64,
@@ -66,6 +72,9 @@ impl Bench {
         let wanted = |what| self.what.is_none_or(|w| w == what);
         if wanted(What::Ledger) {
             figures.extend(ledger::measure(time).await?);
+        }
+        if wanted(What::Settle) {
+            figures.extend(settle::measure(time, self.deals).await?);
         }
         if wanted(What::Store) {
             figures.extend(store::measure(self.transfers).await?);

@@ -1,30 +1,28 @@
 //! `skep demo`: the economy on one machine, told as it happens.
 
-use std::{
-    collections::BTreeMap,
-    io::Write,
-    path::Path,
-    process::{Command, Stdio},
-};
+mod deals;
 
-use anyhow::{Context, Result, bail, ensure};
+use std::{collections::BTreeMap, io::Write, path::Path};
+
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use skep_agent::Keyring;
-use skep_base::{AgentId, Asset, Hash32, Money, ed25519::SecretKey, id::TransferId};
+use skep_base::{Asset, Hash32, Money, id::TransferId};
 use skep_sdk::Client;
 use skep_store::{Event, Head, RouteKey, Store};
-use skep_testkit::process::Child;
 use skep_wire::{
     identity::Statement,
     wallet::{EventLine, NewTransfer, TransferMode},
 };
 
-use crate::client::now;
+use crate::{
+    client::now,
+    stage::{self, Actor, Looker},
+};
 
 const NAMES: [&str; 8] = ["Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"];
 
-/// Watch agents get keys and money, a node die and come back, and nothing get lost
+/// Watch agents get keys and money, deal, and lose nothing when the node dies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  skep demo\n  skep demo --agents 4 --keep")]
 pub struct Demo {
@@ -34,30 +32,6 @@ pub struct Demo {
     /// Leave the node running at the end, until Ctrl-C
     #[arg(long)]
     keep: bool,
-}
-
-/// An agent of the story.
-struct Actor {
-    name: &'static str,
-    keyring: Keyring,
-}
-
-impl Actor {
-    fn new(name: &'static str) -> Result<Actor> {
-        let mut entropy = [0; 32];
-        getrandom::fill(&mut entropy)?;
-        let (keyring, _phrase) = Keyring::create(entropy);
-        Ok(Actor { name, keyring })
-    }
-
-    fn id(&self) -> AgentId {
-        self.keyring.agent_id()
-    }
-
-    fn client(&self, url: &str) -> Result<Client> {
-        let key = SecretKey::from_seed(*self.keyring.secret().seed());
-        Ok(Client::new(url)?.with_key(self.id(), key))
-    }
 }
 
 /// What happened, as the event log tells it.
@@ -72,6 +46,10 @@ struct Summary {
     log_head: Hash32,
     log_head_signature_holds: bool,
     node_kills: u64,
+    deals_released: u64,
+    deals_refunded: u64,
+    proofs_checked: u64,
+    forgeries_refused: u64,
     audit_clean: bool,
 }
 
@@ -79,7 +57,10 @@ impl Demo {
     pub async fn run(self, json: bool, out: &mut dyn Write) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let mut story = Story { out, quiet: json, chapter: 0 };
-        let mut node = start(folder.path())?;
+        let (reviewer, idler) = (Looker::new("Rita")?, Looker::new("Ivo")?);
+        let accredited = ["--accredit".to_owned(), reviewer.id().to_string()];
+        let accredited = accredited.each_ref().map(String::as_str);
+        let mut node = stage::node(folder.path(), &accredited)?;
         let mut url = node.url().to_owned();
         story.chapter("A node starts on an empty folder, with its own SQLite ledger")?;
         story.line(&format!("skep up --dev  →  ready {url}"))?;
@@ -96,7 +77,7 @@ impl Demo {
         story.chapter("The node is killed (SIGKILL) and started again on the same folder")?;
         node.kill9();
         drop(node);
-        node = start(folder.path())?;
+        node = stage::node(folder.path(), &accredited)?;
         url = node.url().to_owned();
         story.line(&format!("ready {url}; every hold is still there:"))?;
         for (actor, _) in actors.iter().zip(&holds) {
@@ -104,7 +85,19 @@ impl Demo {
         }
 
         settle(&mut story, &actors, &holds, &url).await?;
-        let summary = check(&mut story, &url, folder.path()).await?;
+        let cast = deals::Cast {
+            requester: &actors[0],
+            provider: &actors[1],
+            reviewer: &reviewer,
+            idler: &idler,
+            url: &url,
+        };
+        let dealt = deals::tell(&mut story, &cast).await?;
+        let mut summary = check(&mut story, &url, folder.path()).await?;
+        summary.deals_released = dealt.released.len() as u64;
+        summary.deals_refunded = dealt.refunded.len() as u64;
+        summary.proofs_checked = dealt.proofs_checked;
+        summary.forgeries_refused = dealt.forgeries_refused;
         if json {
             writeln!(story.out, "{}", serde_json::to_string(&summary)?)?;
         }
@@ -154,17 +147,6 @@ impl Story<'_> {
         let text = if lines.is_empty() { "nothing".to_owned() } else { lines.join("; ") };
         self.line(&format!("{:<5} {text}", actor.name))
     }
-}
-
-fn start(folder: &Path) -> Result<Child> {
-    let program = std::env::current_exe()?;
-    let mut command = Command::new(program);
-    command
-        .args(["up", "--dev", "--listen", "127.0.0.1:0", "--data-dir"])
-        .arg(folder)
-        .env("RUST_LOG", "error")
-        .stdin(Stdio::null());
-    Child::spawn(&mut command).context("the node did not start")
 }
 
 async fn enter(story: &mut Story<'_>, actors: &[Actor], url: &str) -> Result<()> {

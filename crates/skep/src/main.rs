@@ -3,11 +3,19 @@
 mod agent;
 mod bench;
 mod client;
+mod conformance;
+mod deal;
 mod demo;
+mod egress;
 mod keys;
 mod ledger;
+mod node_key;
+mod proof;
+mod review;
 mod settings;
+mod stage;
 mod up;
+mod verifier;
 mod wallet;
 
 use std::{
@@ -45,7 +53,12 @@ enum Command {
     Agent(agent::AgentArgs),
     Operator(agent::OperatorArgs),
     Wallet(wallet::WalletArgs),
+    Deal(deal::DealArgs),
+    Review(review::ReviewArgs),
+    Proof(proof::ProofArgs),
+    Verifier(verifier::VerifierArgs),
     Ledger(ledger::Ledger),
+    Conformance(conformance::ConformanceArgs),
     Bench(bench::Bench),
     /// Settings and where they come from
     #[command(subcommand)]
@@ -120,11 +133,29 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             let settings = Settings::load(config, &args.flags())?;
             args.run(&settings, json, out).await
         }
+        Command::Deal(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Review(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Proof(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Verifier(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
+            args.run(&settings, json, out).await
+        }
         Command::Ledger(args) => {
             let LedgerCommand::Audit(args) = args.command;
             let settings = Settings::load(config, &args.flags())?;
             ledger::audit(&settings, json, out).await
         }
+        Command::Conformance(args) => args.run(json, out).await,
         Command::Bench(args) => args.run(json, out).await,
         Command::Config(ConfigCommand::Show) => {
             show_settings(&Settings::load(config, &[])?, json, out)

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 13] = [
+pub const KNOWN: [(&str, &str); 17] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     ("listen", "the address that the node listens on"),
@@ -21,6 +21,10 @@ pub const KNOWN: [(&str, &str); 13] = [
     ("public_names", "hosts that others know the node by, separated by commas"),
     ("cors_origins", "web pages that may call the node, separated by commas"),
     ("rate_limits", "on or off; default: on, but off with --dev"),
+    ("accredited", "agents that the marketplace picks to verify, and reviewers; by commas"),
+    ("verifier", "on or off: the verifier inside the node; default: on"),
+    ("fee_bps", "the platform's fee in 1/10000 of what is released, at most 2000; default: 0"),
+    ("review_deadline_s", "refunds what no reviewer decided in time; default: never"),
     ("log_format", "auto, text or json"),
     ("node", "the node that commands talk to"),
     ("keys", "the keyring's file"),

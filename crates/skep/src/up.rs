@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write,
     net::SocketAddr,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,15 +12,16 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use skep_api::{Config, Server, TlsFiles};
-use skep_base::{Clock, ed25519::SecretKey};
+use skep_base::{AgentId, Clock};
 use skep_market::{Market, TestClock};
+use skep_settle::{Policy, money::FEE_BPS_MAX};
 use skep_store::{Options, Store};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
 
-use crate::settings::Settings;
+use crate::{egress::Guarded, node_key, settings::Settings, verifier::BuiltIn};
 
 /// Run the node: API, ledger and everything that works behind them
 #[derive(Debug, Args)]
@@ -51,6 +52,12 @@ pub struct Up {
     /// A proxy in front of the node ends TLS
     #[arg(long)]
     behind_proxy: bool,
+    /// An agent that the marketplace picks as a verifier, and that may review
+    #[arg(long, value_name = "ADDRESS")]
+    accredit: Vec<AgentId>,
+    /// Run no verifier inside the node
+    #[arg(long)]
+    no_verifier: bool,
     /// A host that others know the node by; requests are signed for it
     #[arg(long, value_name = "HOST")]
     public_name: Vec<String>,
@@ -62,6 +69,8 @@ impl Up {
         let path = |p: &Option<PathBuf>| p.as_ref().map(|p| p.display().to_string());
         let switch = |on: bool| on.then(|| "true".to_owned());
         let names = self.public_name.join(",");
+        let accredited: Vec<String> = self.accredit.iter().map(AgentId::to_string).collect();
+        let accredited = accredited.join(",");
         vec![
             ("data_dir", path(&self.data_dir)),
             ("listen", self.listen.map(|l| l.to_string())),
@@ -71,6 +80,8 @@ impl Up {
             ("tls_key", path(&self.tls_key)),
             ("behind_proxy", switch(self.behind_proxy)),
             ("public_names", (!names.is_empty()).then_some(names)),
+            ("accredited", (!accredited.is_empty()).then_some(accredited)),
+            ("verifier", self.no_verifier.then(|| "off".to_owned())),
         ]
     }
 }
@@ -85,8 +96,18 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         Options { clock: clock.clone().map(|clock| clock as Arc<dyn Clock>), ..Options::default() };
     let store = Store::open(&settings.database()?, options).await?;
     check_dev(&store, dev).await?;
-    let log_key = node_key(&data_dir, "log")?;
-    let mut market = Market::new(store, log_key, dev);
+    let built_in = match settings.text("verifier") {
+        Some("off" | "false" | "no") => None,
+        _ => Some(BuiltIn::open(&data_dir, dev)?),
+    };
+    let accredited = accredited(settings)?.into_iter().chain(built_in.as_ref().map(BuiltIn::agent));
+    let mut market = Market::new(store, node_key::key(&data_dir, "log")?, dev)
+        .with_settlement_key(node_key::key(&data_dir, "settlement")?)
+        .with_webhook_key(node_key::key(&data_dir, "webhook")?)
+        .with_egress(Arc::new(Guarded::new(dev)?))
+        .with_policy(policy(settings)?)
+        .with_accredited(accredited)
+        .with_name(settings.list("public_names").first().map_or("skep", String::as_str));
     if let Some(clock) = clock {
         market = market.with_test_clock(clock).await?;
     }
@@ -94,7 +115,14 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     // Before `ready`, so that whoever reads it may send the signal at once.
     let stopped = stop_signal()?;
     let (stop, stopping) = watch::channel(false);
-    let worker = tokio::spawn(market.work(stopping));
+    let worker = tokio::spawn(market.clone().work(stopping));
+    let verifier = built_in.map(|built_in| {
+        tokio::spawn(async move {
+            if let Err(error) = built_in.run(market).await {
+                tracing::error!(error = format!("{error:#}"), "the built-in verifier has stopped");
+            }
+        })
+    });
     let url = server.url();
     match json {
         true => writeln!(out, "{}", serde_json::json!({ "ready": url }))?,
@@ -103,6 +131,10 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     out.flush()?;
     let drained = server.serve(stopped).await;
     stop.send_replace(true);
+    // What it leaves undone it finds again in its inbox.
+    if let Some(verifier) = verifier {
+        verifier.abort();
+    }
     worker.await.context("the node's own work ended in a panic")?;
     tracing::info!(?drained, "stopped");
     Ok(())
@@ -133,6 +165,30 @@ fn config(settings: &Settings, dev: bool) -> Result<Config> {
     Ok(config)
 }
 
+/// Those whom the operator trusts to verify for anybody, and to review.
+fn accredited(settings: &Settings) -> Result<Vec<AgentId>> {
+    let parse = |word: &String| {
+        word.parse().map_err(|_| anyhow::anyhow!("accredited: {word:?} is no address (0x…)"))
+    };
+    settings.list("accredited").iter().map(parse).collect()
+}
+
+fn policy(settings: &Settings) -> Result<Policy> {
+    let number = |name: &str| -> Result<Option<u64>> {
+        let Some(text) = settings.text(name) else { return Ok(None) };
+        Ok(Some(text.parse().with_context(|| format!("{name} is {text:?}, which is no number"))?))
+    };
+    let mut policy = Policy::default();
+    if let Some(bps) = number("fee_bps")? {
+        policy.fee_bps =
+            u32::try_from(bps).ok().filter(|bps| *bps <= FEE_BPS_MAX).with_context(|| {
+                format!("fee_bps is at most {FEE_BPS_MAX}: a fifth of what is released")
+            })?;
+    }
+    policy.review_deadline_s = number("review_deadline_s")?.filter(|seconds| *seconds > 0);
+    Ok(policy)
+}
+
 /// Decision 35a: a database is for test money from its first day, or never.
 async fn check_dev(store: &Store, dev: bool) -> Result<()> {
     let stamped = store.meta_once("dev", if dev { "true" } else { "false" }).await?;
@@ -160,38 +216,4 @@ fn private_folder(path: &Path) -> Result<()> {
         .mode(0o700)
         .create(path)
         .with_context(|| format!("{} cannot be made", path.display()))
-}
-
-/// A key of the node's own, made at its first start. Each use has its own (decision 6).
-fn node_key(data_dir: &Path, purpose: &str) -> Result<SecretKey> {
-    let path = data_dir.join(format!("{purpose}.key"));
-    let told = || format!("the node's key {}", path.display());
-    if !path.exists() {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)?;
-        let fresh = path.with_extension("new");
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&fresh)
-            .with_context(told)?;
-        file.write_all(hex(&seed).as_bytes()).with_context(told)?;
-        file.sync_all().with_context(told)?;
-        fs::rename(&fresh, &path).with_context(told)?;
-        fs::File::open(data_dir).and_then(|folder| folder.sync_all()).with_context(told)?;
-    }
-    let mode = fs::metadata(&path).with_context(told)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        bail!("{} can be read by others: chmod 600 it", path.display());
-    }
-    let text = fs::read_to_string(&path).with_context(told)?;
-    let seed: skep_base::Hash32 =
-        text.trim().parse().map_err(|_| anyhow::anyhow!("{} holds no key", path.display()))?;
-    Ok(SecretKey::from_seed(*seed.as_bytes()))
-}
-
-fn hex(bytes: &[u8; 32]) -> String {
-    skep_base::Hash32(*bytes).to_string()
 }

@@ -4,5 +4,7 @@
 
 #[path = "it/cli.rs"]
 mod cli;
+#[path = "it/deals.rs"]
+mod deals;
 #[path = "it/kill.rs"]
 mod kill;

@@ -1,10 +1,13 @@
 //! Peers to measure the ledger against: the same rows, written without any of its work.
 
+mod deals;
+
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
 
+pub use self::deals::copy_deals;
 use rusqlite::{Connection, params};
 use skep_base::{
     AgentId, Amount, Asset, Timestamp,

@@ -21,6 +21,7 @@ use crate::{
     account::{Account, AccountId},
     book::Book,
     event::Event,
+    list::ListChanges,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, StoredRecord,
@@ -56,6 +57,14 @@ pub(crate) struct KeptAnswer {
     pub(crate) answer: Answer,
 }
 
+/// A guard to write, with when it may be forgotten.
+#[derive(Clone, Debug)]
+pub(crate) struct NewGuard {
+    pub(crate) guard: Guard,
+    pub(crate) answer: Answer,
+    pub(crate) expires_at: Timestamp,
+}
+
 /// A record of the group: the version that the database has, and what it is now.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordSlot {
@@ -73,7 +82,7 @@ pub(crate) struct Group {
     pub(crate) transfers: BTreeMap<TransferId, Option<StoredTransfer>>,
     pub(crate) debts: BTreeMap<AccountId, Vec<Debt>>,
 
-    pub(crate) new_guards: Vec<(Guard, Answer)>,
+    pub(crate) new_guards: Vec<NewGuard>,
     pub(crate) new_names: Vec<(&'static str, String, String)>,
     pub(crate) changed_records: BTreeSet<RecordKey>,
     pub(crate) changed_accounts: BTreeSet<AccountId>,
@@ -83,6 +92,8 @@ pub(crate) struct Group {
     pub(crate) events: Vec<Event>,
     pub(crate) jobs: Vec<JobWrite>,
     pub(crate) ended_jobs: Vec<JobEnd>,
+    pub(crate) reached: BTreeSet<String>,
+    pub(crate) lists: ListChanges,
 }
 
 impl Group {
@@ -128,8 +139,9 @@ impl Group {
             }
             let fingerprint = *guard.fingerprint.as_bytes();
             self.guards.insert(key, Some(KeptAnswer { fingerprint, answer: answer.clone() }));
-            let expires_at = guard.expires_at.max(now.plus(GUARD_KEPT_MIN));
-            self.new_guards.push((Guard { expires_at, ..guard.clone() }, answer.clone()));
+            let expires_at = guard.kept.until(now).max(now.plus(GUARD_KEPT_MIN));
+            let (guard, answer) = (guard.clone(), answer.clone());
+            self.new_guards.push(NewGuard { guard, answer, expires_at });
         }
     }
 
@@ -205,6 +217,8 @@ impl Group {
         self.events.extend(writes.events);
         self.jobs.extend(writes.jobs);
         self.ended_jobs.extend(writes.ended_jobs);
+        self.reached.extend(writes.reached);
+        self.lists.extend(writes.lists);
         for account in book.changed_accounts() {
             self.changed_accounts.insert(account.id.clone());
             self.accounts.insert(account.id.clone(), account.clone());

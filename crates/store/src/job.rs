@@ -20,6 +20,15 @@ pub const BREAKER_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Jobs looked at in one go.
 pub(crate) const CANDIDATES_MAX: i64 = 256;
 
+/// How many jobs a worker can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Of those that are done on this node.
+    pub here: usize,
+    /// Of those with a destination, which may be slow.
+    pub outside: usize,
+}
+
 /// A job that a worker has leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -47,23 +56,27 @@ pub(crate) fn choose(
     due: Vec<Job>,
     mut destinations: BTreeMap<String, Destination>,
     now: Timestamp,
-    limit: usize,
+    mut room: Room,
 ) -> Vec<Job> {
     let mut chosen = Vec::new();
     for job in due {
-        if chosen.len() == limit {
-            break;
-        }
         if job.destination.is_empty() {
-            chosen.push(job);
+            if room.here > 0 {
+                room.here -= 1;
+                chosen.push(job);
+            }
+            continue;
+        }
+        if room.outside == 0 {
             continue;
         }
         let known = destinations.entry(job.destination.clone()).or_default();
-        let room = if known.failures >= BREAKER_FAILURES { 1 } else { JOBS_PER_DESTINATION_MAX };
-        if known.open_until > now.as_ms() || known.under_way >= room {
+        let most = if known.failures >= BREAKER_FAILURES { 1 } else { JOBS_PER_DESTINATION_MAX };
+        if known.open_until > now.as_ms() || known.under_way >= most {
             continue;
         }
         known.under_way += 1;
+        room.outside -= 1;
         chosen.push(job);
     }
     chosen
@@ -81,6 +94,8 @@ pub(crate) fn breaker_pause(failures: i64) -> Duration {
 mod tests {
     use super::*;
 
+    const ROOM: Room = Room { here: 100, outside: 100 };
+
     fn job(n: u8, destination: &str) -> Job {
         Job {
             route: RouteKey::of(n),
@@ -96,9 +111,22 @@ mod tests {
     #[test]
     fn a_slow_destination_gets_its_share_and_no_more() {
         let due = (0..10).map(|n| job(n, "slow")).chain([job(20, "quick"), job(21, "")]).collect();
-        let chosen = choose(due, BTreeMap::new(), Timestamp::from_ms(0), 100);
+        let chosen = choose(due, BTreeMap::new(), Timestamp::from_ms(0), ROOM);
         let names: Vec<_> = chosen.iter().map(|j| j.destination.as_str()).collect();
         assert_eq!(names, ["slow", "slow", "slow", "slow", "quick", ""]);
+    }
+
+    #[test]
+    fn both_places_have_their_own_room() {
+        let chosen = |here, outside| {
+            let due = (0..3).map(|n| job(n, "")).chain((3..6).map(|n| job(n, "a"))).collect();
+            let room = Room { here, outside };
+            let chosen = choose(due, BTreeMap::new(), Timestamp::from_ms(0), room);
+            chosen.iter().map(|j| j.id.as_bytes()[0]).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(0, 2), [3, 4]);
+        assert_eq!(chosen(2, 0), [0, 1]);
+        assert_eq!(chosen(1, 9), [0, 3, 4, 5]);
     }
 
     #[test]
@@ -107,7 +135,7 @@ mod tests {
         let known = BTreeMap::from([("down".to_owned(), broken)]);
         let at = |ms| {
             let due = vec![job(1, "down"), job(2, "down")];
-            choose(due, known.clone(), Timestamp::from_ms(ms), 100).len()
+            choose(due, known.clone(), Timestamp::from_ms(ms), ROOM).len()
         };
         assert_eq!((at(99), at(100)), (0, 1));
     }

@@ -16,6 +16,7 @@ mod error;
 pub mod event;
 mod group;
 pub mod job;
+mod list;
 mod migrate;
 mod postgres;
 mod sqlite;
@@ -29,12 +30,13 @@ pub use self::{
     clock::SystemClock,
     error::{OpenError, StoreError},
     event::{Event, Head, LoggedEvent},
-    job::Job,
+    job::{Job, Room},
+    list::Listed,
     sqlite::Synchronous,
     store::{Entry, Options, Progress, Store},
-    transfer::{Debt, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},
+    transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},
     turn::{
-        Answer, Bug, Call, Decision, Guard, JobDraft, JobEnd, Load, Lock, Outcome, RecordKey,
+        Answer, Bug, Call, Decision, Guard, JobDraft, JobEnd, Kept, Load, Lock, Outcome, RecordKey,
         RouteKey, StoredRecord, Turn,
     },
 };

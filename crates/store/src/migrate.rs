@@ -28,8 +28,9 @@ macro_rules! migrations {
     };
 }
 
-pub(crate) const SQLITE: &[Migration] = migrations!("sqlite": 1 "0001_foundation");
-pub(crate) const POSTGRES: &[Migration] = migrations!("postgres": 1 "0001_foundation");
+pub(crate) const SQLITE: &[Migration] = migrations!("sqlite": 1 "0001_foundation", 2 "0002_settle");
+pub(crate) const POSTGRES: &[Migration] =
+    migrations!("postgres": 1 "0001_foundation", 2 "0002_settle");
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer
 /// step, or one that is not ours, is refused before anything is touched.

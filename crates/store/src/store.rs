@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use skep_base::{AgentId, Clock, Timestamp, id::TransferId};
+use skep_base::{
+    AgentId, Clock, Timestamp,
+    id::{DebtId, TransferId},
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -11,10 +14,11 @@ use crate::{
     audit::Report,
     error::{OpenError, StoreError},
     event::{Head, LoggedEvent},
-    job::Job,
+    job::{Job, Room},
+    list::Listed,
     postgres::{self, Postgres},
     sqlite::{self, Sqlite, Synchronous},
-    transfer::{StoredTransfer, Transfer},
+    transfer::{DebtState, StoredTransfer, Transfer},
     turn::{Call, Outcome, RecordKey, RouteKey, StoredRecord},
 };
 
@@ -133,6 +137,14 @@ impl Store {
         ask!(self, e => e.record(key))
     }
 
+    /// Several records at once, in the order of their keys.
+    pub async fn records(
+        &self,
+        keys: Vec<RecordKey>,
+    ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
+        ask!(self, e => e.records(keys))
+    }
+
     /// Whom a unique name belongs to.
     pub async fn name_owner(
         &self,
@@ -192,6 +204,36 @@ impl Store {
         ask!(self, e => e.journal_balance(id))
     }
 
+    /// A debt of an account, whether it is paid or not.
+    pub async fn debt(
+        &self,
+        debtor: &AccountId,
+        id: DebtId,
+    ) -> Result<Option<DebtState>, StoreError> {
+        ask!(self, e => e.debt(debtor.clone(), id))
+    }
+
+    /// What escrows have paid to an account since then, in minor units.
+    pub async fn earned(&self, account: AccountId, since: Timestamp) -> Result<i64, StoreError> {
+        ask!(self, e => e.earned(account, since))
+    }
+
+    /// The members of a list, oldest first, after the time (in ms) and name of an earlier page's
+    /// last one.
+    pub async fn listed(
+        &self,
+        list: &str,
+        after: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        ask!(self, e => e.listed(list.to_owned(), after, limit))
+    }
+
+    /// How many members a list has, and since when the oldest waits.
+    pub async fn list_len(&self, list: &str) -> Result<(u64, Option<Timestamp>), StoreError> {
+        ask!(self, e => e.list_len(list.to_owned()))
+    }
+
     /// The end of the event log, as it moves.
     pub fn head(&self) -> watch::Receiver<Head> {
         match &self.engine {
@@ -211,8 +253,8 @@ impl Store {
     }
 
     /// Takes due jobs; nobody else gets them before the lease runs out.
-    pub async fn lease_jobs(&self, limit: usize, lease: Duration) -> Result<Vec<Job>, StoreError> {
-        ask!(self, e => e.lease_jobs(limit, lease))
+    pub async fn lease_jobs(&self, room: Room, lease: Duration) -> Result<Vec<Job>, StoreError> {
+        ask!(self, e => e.lease_jobs(room, lease))
     }
 
     /// Ends a leased job. `false`: the lease had run out and another has it.

@@ -114,6 +114,17 @@ pub struct Debt {
     pub open: Amount,
 }
 
+/// A debt as the ledger keeps it, paid or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebtState {
+    /// What was owed at first.
+    pub amount: Amount,
+    /// What is still to be paid.
+    pub open: Amount,
+    pub opened_at: Timestamp,
+    pub creditor: AccountId,
+}
+
 /// Why the ledger's rules say no.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]

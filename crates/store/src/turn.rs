@@ -4,7 +4,7 @@
 //! hands it to the call's step as a [`Turn`]. The step is pure: it may be run again on fresh data
 //! when another writer was faster.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skep_base::{
@@ -13,7 +13,7 @@ use skep_base::{
     id::{EventId, Id, JobId, Kind as IdKind, TransferId},
 };
 
-use crate::{account::AccountId, book::Book, event::Event};
+use crate::{account::AccountId, book::Book, event::Event, job::Job, list::ListChanges};
 
 /// What keeps the rows of one deal, or of one agent, on one shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,6 +70,24 @@ pub struct Load {
     pub names: Vec<(&'static str, String)>,
 }
 
+/// How long a guard is kept, at the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Until(Timestamp),
+    /// From when the call runs, by the database's time: callers need not ask for that first.
+    For(Duration),
+}
+
+impl Kept {
+    /// When a guard that is set at `now` may be forgotten.
+    pub(crate) fn until(self, now: Timestamp) -> Timestamp {
+        match self {
+            Kept::Until(at) => at,
+            Kept::For(time) => now.plus(time),
+        }
+    }
+}
+
 /// Makes a repeated request the same request: a nonce or an idempotency key.
 #[derive(Clone, Debug)]
 pub struct Guard {
@@ -78,8 +96,7 @@ pub struct Guard {
     pub key: String,
     /// What the request said: the same key with another content is a conflict.
     pub fingerprint: Hash32,
-    /// When the key may be forgotten.
-    pub expires_at: Timestamp,
+    pub kept: Kept,
 }
 
 /// What a call answered, as it is stored beside its guard and given again to a retry.
@@ -184,6 +201,9 @@ pub struct Writes {
     pub events: Vec<Event>,
     pub jobs: Vec<JobWrite>,
     pub ended_jobs: Vec<JobEnd>,
+    /// Destinations whose breakers are closed.
+    pub(crate) reached: Vec<String>,
+    pub(crate) lists: ListChanges,
 }
 
 /// What a step sees and what it writes.
@@ -298,6 +318,24 @@ impl Turn {
     /// Takes a job away; that it is gone already is fine.
     pub fn end_job(&mut self, end: JobEnd) {
         self.writes.ended_jobs.push(end);
+    }
+
+    /// Ends a job that has reached its destination, which therefore works.
+    pub fn job_done(&mut self, job: &Job) {
+        self.end_job(JobEnd { route: job.route.clone(), id: job.id });
+        if !job.destination.is_empty() {
+            self.writes.reached.push(job.destination.clone());
+        }
+    }
+
+    /// Puts a member on a list; one that is on it already keeps its place.
+    pub fn enlist(&mut self, list: &str, member: impl fmt::Display) {
+        self.writes.lists.enlist(list, member.to_string());
+    }
+
+    /// Takes a member off a list; that it is not on it is fine.
+    pub fn delist(&mut self, list: &str, member: impl fmt::Display) {
+        self.writes.lists.delist(list, member.to_string());
     }
 
     /// Orders the events of one route: by the version of its record, then by their place.

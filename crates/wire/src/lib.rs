@@ -5,6 +5,7 @@
 
 pub mod http_signature;
 pub mod identity;
+pub mod notice;
 pub mod problem;
 pub mod settle;
 pub mod wallet;

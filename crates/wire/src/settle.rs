@@ -14,8 +14,9 @@ mod verifier;
 
 pub use self::{
     deal::{
-        Agreement, AgreementStatus, Cancel, Dispute, Objection, PaymentStatus, RefundReason,
-        RefundRequest, Review, ReviewFile, ReviewStatus, Split, SplitOffer, Standing, Tier,
+        Agreement, AgreementStatus, CallbackTaken, Cancel, DealAnswer, Dispute, NegotiationAnswer,
+        Objection, PaymentStatus, RefundReason, RefundRequest, Review, ReviewFile, ReviewStatus,
+        Split, SplitOffer, Standing, Tier,
     },
     delivery::{Artifact, DeliveryBody, DeliveryStatus, ServiceDelivery},
     escrow::{
@@ -42,6 +43,8 @@ pub use self::{
 /// What `vcap_version` says.
 pub const VCAP_VERSION: &str = "1.0";
 
+/// The key id under which an agent's own key signs, where the requester is the verifier.
+pub const AGENT_KID: &str = "agent";
 /// The longest message but a delivery or a callback, in bytes.
 pub const MESSAGE_LEN_MAX: usize = 32 * 1024;
 /// The longest delivery or callback with its proof bundle, in bytes.

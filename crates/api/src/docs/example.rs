@@ -11,6 +11,8 @@ const KEY: &str = "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs";
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const TIME: &str = "2026-11-15T12:00:00.000Z";
 const TRANSFER: &str = "tr_01aryz6s41tsv4rrffq69g5fav";
+const EVENT: &str = "evt_01aryz6s41tsv4rrffq69g5fav";
+const WEBHOOK_KEY: &str = "whpk_6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=";
 
 /// A value that fits the schema.
 pub(super) fn of(document: &Value, schema: &Value) -> Value {
@@ -77,6 +79,9 @@ fn word(name: &str) -> &'static str {
         "agent_id" | "to" => ADDRESS,
         "did" | "operator" => DID,
         "public_key" | "recovery_key" | "current_key" | "old_key" | "new_key" | "key" => KEY,
+        "log" | "settlement" => KEY,
+        "webhook" => WEBHOOK_KEY,
+        "event_id" => EVENT,
         "hash" | "webhook_hash" => HASH,
         "id" | "pending" => TRANSFER,
         "from" => "wallet:0x7099…79c8:USDC",

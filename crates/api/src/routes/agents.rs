@@ -6,6 +6,7 @@ use skep_wire::{
     Page,
     http_signature::KeyId,
     identity::{Agent, KeyChange, RegisterAgent},
+    notice::WebhookAttempt,
     wallet::EventLine,
 };
 
@@ -102,4 +103,24 @@ pub(super) async fn inbox(
     let agent = signed.must_be(&api, &name).await?;
     let after = log_place(query.cursor.as_deref())?;
     Ok(Json(api.market.inbox(&agent, after, page_len(query.limit)?).await?))
+}
+
+/// Read what became of an agent's notices
+///
+/// The latest 50 attempts to deliver what the agent is told to its webhook, newest first.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/webhook-log", tag = "log", operation_id = "webhook_log",
+    params(("id" = String, Path, description = "The agent's address or its DID")),
+    responses((status = 200, description = "All there are", body = Page<WebhookAttempt>)),
+    security(("http_signature" = [])),
+    extensions(("x-codes" = json!(["malformed_id", "not_yours"]))),
+)]
+pub(super) async fn webhook_log(
+    State(api): State<Api>,
+    PathId(name): PathId<KeyId>,
+    signed: Signed,
+) -> Result<Json<Page<WebhookAttempt>>, ApiError> {
+    let agent = signed.must_be(&api, &name).await?;
+    let items = api.market.webhook_log(&agent).await?;
+    Ok(Json(Page { items, next_cursor: None }))
 }

@@ -9,6 +9,7 @@ use skep_base::Asset;
 use skep_wire::{
     Page,
     http_signature::KeyId,
+    settle::Standing,
     wallet::{AdvanceClock, ClockTime, Faucet, HistoryLine, Transfer, Wallet},
 };
 
@@ -107,4 +108,25 @@ pub(super) async fn advance_clock(
 ) -> Result<Json<ClockTime>, ApiError> {
     let now = api.market.advance_clock(Duration::from_secs(seconds))?;
     Ok(Json(ClockTime { now }))
+}
+
+/// Set an agent's standing
+///
+/// Only on a node that was made with `--dev`: which part of a price is held, the tier, the
+/// subscription and the subsidy, until scores set them.
+#[utoipa::path(
+    post, path = "/v1/dev/standing/{id}", tag = "deals", operation_id = "set_standing",
+    params(("id" = String, Path, description = "The agent's address or its DID")),
+    request_body = Standing,
+    responses((status = 200, description = "As it is now", body = Standing)),
+    extensions(("x-codes" = json!(["malformed_id", "not_dev", "unknown_agent"]))),
+)]
+pub(super) async fn set_standing(
+    State(api): State<Api>,
+    PathId(name): PathId<KeyId>,
+    JsonBody(standing): JsonBody<Standing>,
+) -> Result<Response, ApiError> {
+    let agent = api.agent_id(&name).await?;
+    let reason = "set by hand on a test node".to_owned();
+    Ok(answered(StatusCode::OK, api.market.set_standing(agent, standing, reason).await?))
 }

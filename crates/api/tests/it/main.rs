@@ -5,5 +5,6 @@
 mod bad_input;
 mod documents;
 mod money;
+mod notices;
 mod serving;
 mod world;

@@ -46,7 +46,8 @@ impl Node {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", dir.path().join("skep.db").display());
         let store = Store::open(&url, Options::default()).await.unwrap();
-        let market = Market::new(store, SecretKey::from_seed([99; 32]), config.dev);
+        let market = Market::new(store, SecretKey::from_seed([99; 32]), config.dev)
+            .with_webhook_key(SecretKey::from_seed([98; 32]));
         let server = Server::bind(config, market.clone()).await.unwrap();
         let (url, address) = (server.url(), server.local_addr());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -85,7 +85,13 @@ fn registered(recovery_key: Option<PublicKey>) -> AgentRecord {
         money_frozen_until: None,
         registered_at: at(0),
     };
-    AgentRecord { agent, webhook_url: None, recovery_timer: None }
+    AgentRecord {
+        agent,
+        webhook_url: None,
+        recovery_timer: None,
+        open_remainders: Default::default(),
+        open_advances: Default::default(),
+    }
 }
 
 fn rotate(old: &str, new: &str) -> KeyInput {

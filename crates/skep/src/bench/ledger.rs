@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use skep_base::{AgentId, Amount, Asset, Timestamp, hash::sha256, id::TransferId};
 use skep_store::{
-    AccountId, Call, Decision, Guard, Load, Options, Order, RouteKey, Store, Turn,
+    AccountId, Call, Decision, Guard, Kept, Load, Options, Order, RouteKey, Store, Turn,
     bench::raw_sqlite,
 };
 use skep_testkit::postgres::TempPostgres;
@@ -93,7 +93,7 @@ async fn postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![figure(WALLETS, spread, Some(0.5)), figure(WALLETS_HOT, hot, None)])
 }
 
-fn pgbench(server: &TempPostgres, url: &str, flags: &[&str]) -> anyhow::Result<String> {
+pub(super) fn pgbench(server: &TempPostgres, url: &str, flags: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(server.bin_dir().join("pgbench"));
     let output = command.args(flags).arg(url).output().context("pgbench did not start")?;
     if !output.status.success() {
@@ -102,7 +102,7 @@ fn pgbench(server: &TempPostgres, url: &str, flags: &[&str]) -> anyhow::Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn tps(text: &str) -> anyhow::Result<f64> {
+pub(super) fn tps(text: &str) -> anyhow::Result<f64> {
     let line =
         text.lines().find_map(|l| l.strip_prefix("tps = ")).context("pgbench told no tps")?;
     Ok(line.split(' ').next().unwrap_or_default().parse()?)
@@ -166,8 +166,8 @@ fn wallet(n: usize) -> AccountId {
 
 fn guard(key: String) -> Guard {
     let fingerprint = sha256(key.as_bytes());
-    let expires_at = Timestamp::from_ms(4_000_000_000_000);
-    Guard { scope: "bench".to_owned(), key, fingerprint, expires_at }
+    let kept = Kept::Until(Timestamp::from_ms(4_000_000_000_000));
+    Guard { scope: "bench".to_owned(), key, fingerprint, kept }
 }
 
 fn order(id: TransferId, debit: AccountId, credit: AccountId, minor: i64) -> Order {

@@ -77,6 +77,13 @@ const INSERT_JOBS: &str = "
 const DELETE_JOBS: &str = "
     delete from jobs j using unnest($1::text[], $2::text[]) w (route_key, id)
     where j.route_key = w.route_key and j.id = w.id";
+const CLOSE_BREAKERS: &str = "delete from breakers where destination = any($1)";
+const DELETE_LISTED: &str = "
+    delete from lists l using unnest($1::text[], $2::text[]) w (list, member)
+    where l.list = w.list and l.member = w.member";
+const INSERT_LISTED: &str = "
+    insert into lists (list, member, at) select *, $3 from unnest($1::text[], $2::text[])
+    on conflict (list, member) do nothing";
 const INSERT_GUARDS: &str = "
     insert into guards (scope, key, fingerprint, refused, body, expires_at)
     select * from unnest($1::text[], $2::text[], $3::bytea[], $4::bool[], $5::text[],
@@ -115,6 +122,8 @@ pub(super) async fn flush(
     add_records(&mut batch, group, now)?;
     add_money(&mut batch, group, now);
     add_rest(&mut batch, group);
+    add_lists(&mut batch, group, now);
+    add_guards(&mut batch, group);
     let mut statements: Vec<Statement> = Vec::with_capacity(batch.lines.len());
     for (sql, _) in &batch.lines {
         let prepared = client.prepare_cached(sql).await;
@@ -294,16 +303,39 @@ fn add_rest(batch: &mut Batch, group: &Group) {
         ];
         batch.add(DELETE_JOBS, params);
     }
-    let guards = &group.new_guards;
-    if !guards.is_empty() {
-        let params = vec![
-            column(guards, |(g, _)| g.scope.clone()),
-            column(guards, |(g, _)| g.key.clone()),
-            column(guards, |(g, _)| g.fingerprint.as_bytes().to_vec()),
-            column(guards, |(_, a)| a.refused),
-            column(guards, |(_, a)| a.body.clone()),
-            column(guards, |(g, _)| g.expires_at.as_ms()),
-        ];
-        batch.add(INSERT_GUARDS, params);
+    let reached: Vec<_> = group.reached.iter().collect();
+    if !reached.is_empty() {
+        batch.add(CLOSE_BREAKERS, vec![column(&reached, |d| d.to_string())]);
     }
+}
+
+fn add_lists(batch: &mut Batch, group: &Group, now: Timestamp) {
+    let pairs = |rows: &[&(String, String)]| {
+        vec![column(rows, |(list, _)| list.clone()), column(rows, |(_, member)| member.clone())]
+    };
+    let (off, on) = (group.lists.off(), group.lists.on());
+    if !off.is_empty() {
+        batch.add(DELETE_LISTED, pairs(&off));
+    }
+    if !on.is_empty() {
+        let mut params = pairs(&on);
+        params.push(Box::new(now.as_ms()));
+        batch.add(INSERT_LISTED, params);
+    }
+}
+
+fn add_guards(batch: &mut Batch, group: &Group) {
+    let guards = &group.new_guards;
+    if guards.is_empty() {
+        return;
+    }
+    let params = vec![
+        column(guards, |g| g.guard.scope.clone()),
+        column(guards, |g| g.guard.key.clone()),
+        column(guards, |g| g.guard.fingerprint.as_bytes().to_vec()),
+        column(guards, |g| g.answer.refused),
+        column(guards, |g| g.answer.body.clone()),
+        column(guards, |g| g.expires_at.as_ms()),
+    ];
+    batch.add(INSERT_GUARDS, params);
 }

@@ -8,17 +8,27 @@ use tokio_postgres::Transaction;
 use super::{Postgres, load::parsed, unavailable};
 use crate::{
     error::StoreError,
-    job::{CANDIDATES_MAX, Destination, Job, breaker_pause, choose},
+    job::{
+        BREAKER_FAILURES, CANDIDATES_MAX, Destination, JOBS_PER_DESTINATION_MAX, Job, Room,
+        breaker_pause, choose,
+    },
     turn::RouteKey,
 };
 
 /// Rows younger than this are not summed up yet: a transaction under way may still add some.
 const ROLL_UP_AGE: Duration = Duration::from_secs(3600);
 
+/// A destination that has all it may have is left out here: its jobs must not hide others.
 const DUE: &str = "
     select route_key, id, kind, destination, due_at, body, attempts + 1 from jobs
     where not dead and due_at <= $1 and leased_until <= $1
       and destination not in (select destination from breakers where open_until > $1)
+      and destination not in (
+          select j.destination from jobs j
+          left join breakers b on b.destination = j.destination
+          where j.leased_until > 0 and j.leased_until > $1 and j.destination <> ''
+          group by j.destination, b.failures
+          having count(*) >= case when b.failures >= $3 then 1 else $4::bigint end)
     order by (destination <> ''), due_at limit $2 for update skip locked";
 const ROLL_UP: &str = "
     insert into rollups (account, upto, posted)
@@ -40,13 +50,17 @@ const ROLL_UP: &str = "
 impl Postgres {
     pub(crate) async fn lease_jobs(
         &self,
-        limit: usize,
+        room: Room,
         lease: Duration,
     ) -> Result<Vec<Job>, StoreError> {
         let now = self.now().await?;
         let mut client = self.client().await?;
         let tx = client.transaction().await.map_err(unavailable)?;
-        let rows = tx.query(DUE, &[&now.as_ms(), &CANDIDATES_MAX]).await.map_err(unavailable)?;
+        let (failures, most) = (BREAKER_FAILURES, JOBS_PER_DESTINATION_MAX as i64);
+        let rows = tx
+            .query(DUE, &[&now.as_ms(), &CANDIDATES_MAX, &failures, &most])
+            .await
+            .map_err(unavailable)?;
         let mut due = Vec::new();
         for row in &rows {
             due.push(Job {
@@ -62,7 +76,7 @@ impl Postgres {
         if due.is_empty() {
             return Ok(due);
         }
-        let chosen = choose(due, destinations(&tx, now).await?, now, limit);
+        let chosen = choose(due, destinations(&tx, now).await?, now, room);
         for job in &chosen {
             tx.execute(
                 "update jobs set attempts = $3, leased_until = $4
@@ -160,7 +174,8 @@ async fn destinations(
 ) -> Result<BTreeMap<String, Destination>, StoreError> {
     let mut known: BTreeMap<String, Destination> = BTreeMap::new();
     let busy = "select destination, count(*) from jobs
-                where not dead and leased_until > $1 and destination <> '' group by destination";
+                where leased_until > 0 and leased_until > $1 and destination <> ''
+                group by destination";
     for row in tx.query(busy, &[&now.as_ms()]).await.map_err(unavailable)? {
         let under_way = usize::try_from(row.get::<_, i64>(1)).unwrap_or(usize::MAX);
         known.entry(row.get(0)).or_default().under_way = under_way;

@@ -1,12 +1,15 @@
 //! Reads on PostgreSQL.
 
-use skep_base::{AgentId, Hash32, Timestamp, id::TransferId};
+use skep_base::{
+    AgentId, Hash32, Timestamp,
+    id::{DebtId, TransferId},
+};
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     Postgres,
     lane::GroupError,
-    load::{RESOLUTIONS, TRANSFERS, account_row, resolution_row, transfer_row},
+    load::{RESOLUTIONS, TRANSFERS, account_row, amount, parsed, resolution_row, transfer_row},
     sequencer::event_row,
     unavailable,
 };
@@ -14,8 +17,9 @@ use crate::{
     account::{Account, AccountId},
     error::StoreError,
     event::LoggedEvent,
+    list::Listed,
     store::Entry,
-    transfer::StoredTransfer,
+    transfer::{DebtState, StoredTransfer},
     turn::{Bug, RecordKey, RouteKey, StoredRecord},
 };
 
@@ -75,6 +79,28 @@ impl Postgres {
                    where route_key = $1 and kind = $2 and id = $3";
         let rows = self.ask(sql, &[&key.route.as_str(), &key.kind, &key.id]).await?;
         Ok(rows.first().map(|row| StoredRecord { version: row.get(0), body: row.get(1) }))
+    }
+
+    pub(crate) async fn records(
+        &self,
+        keys: Vec<RecordKey>,
+    ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
+        let sql = "select w.place, r.version, r.body
+                   from unnest($1::text[], $2::text[], $3::text[]) with ordinality
+                       w (route_key, kind, id, place)
+                   join records r on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
+        let routes: Vec<&str> = keys.iter().map(|key| key.route.as_str()).collect();
+        let kinds: Vec<&str> = keys.iter().map(|key| key.kind).collect();
+        let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+        let rows = self.ask(sql, &[&routes, &kinds, &ids]).await?;
+        let mut found = vec![None; keys.len()];
+        for row in &rows {
+            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+            if let Some(slot) = found.get_mut(place) {
+                *slot = Some(StoredRecord { version: row.get(1), body: row.get(2) });
+            }
+        }
+        Ok(found)
     }
 
     pub(crate) async fn name_owner(
@@ -168,6 +194,60 @@ impl Postgres {
     pub(crate) async fn journal_balance(&self, id: AccountId) -> Result<i64, StoreError> {
         let rows = self.ask(JOURNAL_BALANCE, &[&id.as_str()]).await?;
         Ok(rows.first().map_or(0, |row| row.get(0)))
+    }
+
+    pub(crate) async fn debt(
+        &self,
+        debtor: AccountId,
+        id: DebtId,
+    ) -> Result<Option<DebtState>, StoreError> {
+        let sql = "select amount, open, opened_at, creditor_account from debts
+                   where debtor_account = $1 and id = $2";
+        let rows = self.ask(sql, &[&debtor.as_str(), &id.to_string()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(DebtState {
+            amount: amount(row, 0)?,
+            open: amount(row, 1)?,
+            opened_at: Timestamp::from_ms(row.get(2)),
+            creditor: parsed(row, 3)?,
+        }))
+    }
+
+    pub(crate) async fn earned(
+        &self,
+        account: AccountId,
+        since: Timestamp,
+    ) -> Result<i64, StoreError> {
+        let sql = "select cast(coalesce(sum(amount), 0) as bigint) from transfers
+                   where credit_account = $1 and at >= $2 and debit_account like 'escrow:%'
+                     and kind in ('posted', 'post')";
+        let rows = self.ask(sql, &[&account.as_str(), &since.as_ms()]).await?;
+        Ok(rows.first().map_or(0, |row| row.get(0)))
+    }
+
+    pub(crate) async fn listed(
+        &self,
+        list: String,
+        after: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let (at, member) = after.unwrap_or((i64::MIN, String::new()));
+        let sql = "select member, at from lists where list = $1 and (at, member) > ($2, $3)
+                   order by at, member limit $4";
+        let rows = self.ask(sql, &[&list, &at, &member, &(limit as i64)]).await?;
+        let line = |row: &Row| Listed { member: row.get(0), at: Timestamp::from_ms(row.get(1)) };
+        Ok(rows.iter().map(line).collect())
+    }
+
+    pub(crate) async fn list_len(
+        &self,
+        list: String,
+    ) -> Result<(u64, Option<Timestamp>), StoreError> {
+        let sql = "select count(*), min(at) from lists where list = $1";
+        let rows = self.ask(sql, &[&list]).await?;
+        let Some(row) = rows.first() else { return Ok((0, None)) };
+        let count = u64::try_from(row.get::<_, i64>(0)).unwrap_or_default();
+        Ok((count, row.get::<_, Option<i64>>(1).map(Timestamp::from_ms)))
     }
 
     pub(crate) async fn meta(&self, key: &'static str) -> Result<Option<String>, StoreError> {

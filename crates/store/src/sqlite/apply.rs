@@ -10,7 +10,7 @@ use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
     event::Head,
-    group::{Group, KeptAnswer, RecordSlot, accounts_of},
+    group::{Group, KeptAnswer, NewGuard, RecordSlot, accounts_of},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Bug, Call, Guard, RecordKey, RouteKey, StoredRecord},
 };
@@ -204,7 +204,12 @@ pub(super) fn flush(
         conn.prepare_cached("delete from jobs where route_key = ?1 and id = ?2")?
             .execute((end.route.as_str(), end.id.to_string()))?;
     }
-    for (guard, answer) in &group.new_guards {
+    for destination in &group.reached {
+        conn.prepare_cached("delete from breakers where destination = ?1")?
+            .execute([destination])?;
+    }
+    write_lists(conn, group, now)?;
+    for NewGuard { guard, answer, expires_at } in &group.new_guards {
         conn.prepare_cached(
             "insert into guards (scope, key, fingerprint, refused, body, expires_at)
              values (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -215,10 +220,25 @@ pub(super) fn flush(
             guard.fingerprint.as_bytes(),
             answer.refused,
             answer.body,
-            guard.expires_at.as_ms()
+            expires_at.as_ms()
         ])?;
     }
     Ok(head)
+}
+
+fn write_lists(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkError> {
+    for (list, member) in group.lists.off() {
+        conn.prepare_cached("delete from lists where list = ?1 and member = ?2")?
+            .execute((list, member))?;
+    }
+    for (list, member) in group.lists.on() {
+        conn.prepare_cached(
+            "insert into lists (list, member, at) values (?1, ?2, ?3)
+             on conflict (list, member) do nothing",
+        )?
+        .execute((list, member, now))?;
+    }
+    Ok(())
 }
 
 fn write_records(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkError> {

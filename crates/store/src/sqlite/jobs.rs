@@ -8,14 +8,17 @@ use skep_base::Timestamp;
 use super::{Sqlite, apply::parsed, writer::WorkError};
 use crate::{
     error::StoreError,
-    job::{CANDIDATES_MAX, Destination, Job, breaker_pause, choose},
+    job::{
+        BREAKER_FAILURES, CANDIDATES_MAX, Destination, JOBS_PER_DESTINATION_MAX, Job, Room,
+        breaker_pause, choose,
+    },
     turn::RouteKey,
 };
 
 impl Sqlite {
     pub(crate) async fn lease_jobs(
         &self,
-        limit: usize,
+        room: Room,
         lease: Duration,
     ) -> Result<Vec<Job>, StoreError> {
         self.submit(move |desk| {
@@ -24,7 +27,7 @@ impl Sqlite {
             if due.is_empty() {
                 return Ok(Vec::new());
             }
-            let chosen = choose(due, destinations(desk.conn, now)?, now, limit);
+            let chosen = choose(due, destinations(desk.conn, now)?, now, room);
             for job in &chosen {
                 desk.conn
                     .prepare_cached(
@@ -128,14 +131,22 @@ impl Sqlite {
 }
 
 fn due_jobs(conn: &Connection, now: Timestamp) -> Result<Vec<Job>, WorkError> {
+    // A destination that has all it may have is left out here: its jobs must not hide others.
+    let per_destination = JOBS_PER_DESTINATION_MAX as i64;
     let jobs = conn
         .prepare_cached(
             "select route_key, id, kind, destination, due_at, body, attempts + 1 from jobs
              where dead = 0 and due_at <= ?1 and leased_until <= ?1
                and destination not in (select destination from breakers where open_until > ?1)
+               and destination not in (
+                   select j.destination from jobs j
+                   left join breakers b on b.destination = j.destination
+                   where j.leased_until > 0 and j.leased_until > ?1 and j.destination <> ''
+                   group by j.destination, b.failures
+                   having count(*) >= case when b.failures >= ?3 then 1 else ?4 end)
              order by (destination <> ''), due_at limit ?2",
         )?
-        .query_map((now.as_ms(), CANDIDATES_MAX), |row| {
+        .query_map((now.as_ms(), CANDIDATES_MAX, BREAKER_FAILURES, per_destination), |row| {
             Ok(Job {
                 route: RouteKey::of(row.get_ref(0)?.as_str()?),
                 id: parsed(row, 1)?,
@@ -157,7 +168,8 @@ fn destinations(
     let mut known: BTreeMap<String, Destination> = BTreeMap::new();
     let mut busy = conn.prepare_cached(
         "select destination, count(*) from jobs
-         where dead = 0 and leased_until > ?1 and destination <> '' group by destination",
+         where leased_until > 0 and leased_until > ?1 and destination <> ''
+         group by destination",
     )?;
     let mut rows = busy.query([now.as_ms()])?;
     while let Some(row) = rows.next()? {

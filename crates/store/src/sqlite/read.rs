@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
-use skep_base::{AgentId, Timestamp, id::TransferId};
+use skep_base::{
+    AgentId, Timestamp,
+    id::{DebtId, TransferId},
+};
 
 use super::{
     READ_AGE_MAX, Sqlite,
-    apply::{account, hash, parsed, record, stored_transfer, transfer_row},
+    apply::{account, amount, hash, parsed, record, stored_transfer, transfer_row},
 };
 use crate::{
     Entry,
     account::{Account, AccountId},
     error::StoreError,
     event::{Event, LoggedEvent},
-    transfer::StoredTransfer,
+    list::Listed,
+    transfer::{DebtState, StoredTransfer},
     turn::{RecordKey, RouteKey, StoredRecord},
 };
 
@@ -24,6 +28,14 @@ impl Sqlite {
         key: RecordKey,
     ) -> Result<Option<StoredRecord>, StoreError> {
         self.read(READ_AGE_MAX, move |conn| record(conn, &key)).await
+    }
+
+    pub(crate) async fn records(
+        self: &Arc<Self>,
+        keys: Vec<RecordKey>,
+    ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| keys.iter().map(|key| record(conn, key)).collect())
+            .await
     }
 
     pub(crate) async fn name_owner(
@@ -143,6 +155,79 @@ impl Sqlite {
                 )?
                 .query_row((id.as_str(), upto), |row| row.get(0))?;
             Ok(posted + tail)
+        })
+        .await
+    }
+
+    pub(crate) async fn debt(
+        self: &Arc<Self>,
+        debtor: AccountId,
+        id: DebtId,
+    ) -> Result<Option<DebtState>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select amount, open, opened_at, creditor_account from debts
+                 where debtor_account = ?1 and id = ?2",
+            )?
+            .query_row((debtor.as_str(), id.to_string()), |row| {
+                Ok(DebtState {
+                    amount: amount(row, 0)?,
+                    open: amount(row, 1)?,
+                    opened_at: Timestamp::from_ms(row.get(2)?),
+                    creditor: parsed(row, 3)?,
+                })
+            })
+            .optional()
+        })
+        .await
+    }
+
+    pub(crate) async fn earned(
+        self: &Arc<Self>,
+        account: AccountId,
+        since: Timestamp,
+    ) -> Result<i64, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select coalesce(sum(amount), 0) from transfers
+                 where credit_account = ?1 and at >= ?2 and debit_account like 'escrow:%'
+                   and kind in ('posted', 'post')",
+            )?
+            .query_row((account.as_str(), since.as_ms()), |row| row.get(0))
+        })
+        .await
+    }
+
+    pub(crate) async fn listed(
+        self: &Arc<Self>,
+        list: String,
+        after: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let (at, member) = after.unwrap_or((i64::MIN, String::new()));
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select member, at from lists where list = ?1 and (at, member) > (?2, ?3)
+                 order by at, member limit ?4",
+            )?
+            .query_map((list, at, member, limit as i64), |row| {
+                Ok(Listed { member: row.get(0)?, at: Timestamp::from_ms(row.get(1)?) })
+            })?
+            .collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn list_len(
+        self: &Arc<Self>,
+        list: String,
+    ) -> Result<(u64, Option<Timestamp>), StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            let sql = "select count(*), min(at) from lists where list = ?1";
+            conn.prepare_cached(sql)?.query_row([list], |row| {
+                let (count, oldest): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+                Ok((u64::try_from(count).unwrap_or_default(), oldest.map(Timestamp::from_ms)))
+            })
         })
         .await
     }

@@ -6,7 +6,7 @@ use skep_base::{
     AgentId, Amount, Asset, Hash32, Timestamp, hash::sha256, id::TransferId, time::ManualClock,
 };
 use skep_store::{
-    AccountId, Answer, Applied, Call, Decision, Guard, LedgerRefusal, Load, Options, Order,
+    AccountId, Answer, Applied, Call, Decision, Guard, Kept, LedgerRefusal, Load, Options, Order,
     Outcome, RouteKey, Store, Turn,
 };
 use skep_testkit::postgres::TempPostgres;
@@ -199,8 +199,8 @@ pub fn charged(changes: Vec<Change>, budget: Option<AccountId>) -> Call {
 
 pub fn guard(scope: &str, key: &str, content: &str, expires_ms: i64) -> Guard {
     let fingerprint: Hash32 = sha256(content.as_bytes());
-    let expires_at = Timestamp::from_ms(expires_ms);
-    Guard { scope: scope.into(), key: key.into(), fingerprint, expires_at }
+    let kept = Kept::Until(Timestamp::from_ms(expires_ms));
+    Guard { scope: scope.into(), key: key.into(), fingerprint, kept }
 }
 
 /// Runs changes and gives the answer: "done", or the refusal's words.

@@ -1,3 +1,9 @@
+use std::time::Duration;
+
+use skep_base::{
+    Asset, Timestamp,
+    id::{DealId, DebtId},
+};
 use skep_store::{AccountId, Answer, Outcome};
 
 use crate::{
@@ -66,6 +72,55 @@ on_both_engines! {
         assert_eq!(balance(s, &wallet(1)).await, "130/0/0");
         assert_eq!(balance(s, &wallet(2)).await, "50/0/0");
         assert_eq!(balance(s, &wallet(3)).await, "50/0/0");
+        f.audit_is_clean().await;
+    }
+
+    async fn a_debt_is_known_while_it_is_open_and_after(f: Fixture) {
+        let s = &f.store;
+        let first = DebtId::from_bytes([1; 16]);
+        let state = async |debtor: u8, id| {
+            let debt = s.debt(&wallet(debtor), id).await.unwrap();
+            debt.map(|d| (d.amount.minor(), d.open.minor(), d.opened_at.as_ms(), d.creditor))
+        };
+        f.clock.advance(Duration::from_secs(1));
+        assert_eq!(run(s, vec![Owe(1, wallet(1), wallet(2), 100)]).await, "done");
+        f.clock.advance(Duration::from_secs(1));
+        assert_eq!(run(s, vec![Owe(2, wallet(1), wallet(3), 7)]).await, "done");
+        let opened = START_MS + 1000;
+        assert_eq!(state(1, first).await, Some((100, 100, opened, wallet(2))));
+        run(s, vec![Pay(1, outside(), wallet(1), 30)]).await;
+        assert_eq!(state(1, first).await, Some((100, 70, opened, wallet(2))));
+        run(s, vec![Pay(2, outside(), wallet(1), 500)]).await;
+        assert_eq!(state(1, first).await, Some((100, 0, opened, wallet(2))));
+        assert_eq!(state(2, first).await, None, "a debt is found by its debtor");
+        assert_eq!(state(1, DebtId::from_bytes([9; 16])).await, None);
+    }
+
+    async fn what_escrows_paid_is_earned_and_nothing_else_is(f: Fixture) {
+        let s = &f.store;
+        let deal = DealId::new(Timestamp::from_ms(START_MS), &[b"deal"]);
+        let escrow = AccountId::escrow(&deal, Asset::USDC);
+        let earned = async |since_ms: i64| {
+            s.earned(wallet(2), Timestamp::from_ms(since_ms)).await.unwrap()
+        };
+        run(s, vec![Pay(1, outside(), escrow.clone(), 1000), Pay(2, outside(), wallet(1), 50)])
+            .await;
+        run(s, vec![Pay(3, wallet(1), wallet(2), 50)]).await;
+        assert_eq!(earned(0).await, 0, "a gift is not earned");
+        run(s, vec![Hold(4, escrow.clone(), wallet(2), 300)]).await;
+        assert_eq!(earned(0).await, 0, "what is only held is not earned yet");
+        run(s, vec![Post(5, 4, Some(200))]).await;
+        f.clock.advance(Duration::from_secs(1));
+        run(s, vec![Pay(6, escrow.clone(), wallet(2), 30)]).await;
+        run(s, vec![Pay(7, escrow.clone(), wallet(3), 500)]).await;
+        run(s, vec![Hold(8, escrow, wallet(2), 9)]).await;
+        run(s, vec![Void(9, 8)]).await;
+        run(s, vec![Pay(10, wallet(2), wallet(1), 60)]).await;
+        assert_eq!(earned(0).await, 230);
+        assert_eq!(earned(START_MS).await, 230);
+        assert_eq!(earned(START_MS + 1).await, 30);
+        assert_eq!(earned(START_MS + 1000).await, 30);
+        assert_eq!(earned(START_MS + 1001).await, 0);
         f.audit_is_clean().await;
     }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use skep_store::{Answer, Outcome, Store, StoreError};
+use skep_base::Timestamp;
+use skep_store::{Answer, Guard, Kept, Outcome, Store, StoreError};
 
 use crate::{
     fixture::{Change::*, *},
@@ -81,6 +82,27 @@ on_both_engines! {
         assert_eq!(f.store.drop_expired().await.unwrap(), 1);
         let fresh = f.store.call(with_key("b", 4)).await.unwrap();
         assert!(matches!(fresh, Outcome::Done(_)), "what has expired is forgotten");
+    }
+
+    async fn a_key_is_kept_by_the_clock_of_the_database(f: Fixture) {
+        let with_key = |key: &str, kept| {
+            let mut call = call(vec![]);
+            call.guards.push(Guard { kept, ..guard("agent", key, "a", 0) });
+            call
+        };
+        let (long, short) = (Duration::from_secs(3600), Duration::from_secs(1));
+        f.clock.advance(long);
+        f.store.call(with_key("long", Kept::For(long))).await.unwrap();
+        f.store.call(with_key("short", Kept::For(short))).await.unwrap();
+        f.store.call(with_key("until", Kept::Until(Timestamp::from_ms(START_MS)))).await.unwrap();
+        let expires = async |after| {
+            f.clock.advance(after);
+            f.store.drop_expired().await.unwrap()
+        };
+        assert_eq!(expires(Duration::from_secs(899)).await, 0, "no key is kept for less");
+        assert_eq!(expires(Duration::from_secs(1)).await, 2);
+        assert_eq!(expires(Duration::from_millis(2_699_999)).await, 0);
+        assert_eq!(expires(Duration::from_millis(1)).await, 1);
     }
 
     async fn a_replay_uses_its_other_key_up(f: Fixture) {

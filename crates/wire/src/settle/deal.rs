@@ -9,7 +9,7 @@ use skep_base::{
 
 use super::{
     escrow::{EscrowHold, EscrowStatus, SettlementReceipt},
-    negotiation::{DealOptions, Hints, Role},
+    negotiation::{DealOptions, Hints, NegotiationStatus, Role},
     verification::{Outcome, VerificationRequest, VerificationStatus},
 };
 
@@ -266,4 +266,55 @@ impl Default for Standing {
         let (modifier_e4, tier) = (10_000, Tier::Unverified);
         Standing { modifier_e4, tier, subscription: None, subsidised: false }
     }
+}
+
+/// Where a negotiation stands after a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NegotiationAnswer {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub negotiation_id: DealId,
+    pub status: NegotiationStatus,
+    /// Whose answer is awaited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Role>,
+    pub rounds: u8,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub expires_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub price: Money,
+    /// 3.3, once the offer is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escrow: Option<EscrowHold>,
+}
+
+/// Where a deal stands after a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DealAnswer {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub negotiation_id: DealId,
+    pub agreement: AgreementStatus,
+    pub escrow: EscrowStatus,
+    /// The last verification, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub verification_id: Option<VerificationId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<VerificationStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub verifier: Option<AgentId>,
+}
+
+/// What became of a callback.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CallbackTaken {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub verification_id: VerificationId,
+    pub status: VerificationStatus,
+    pub escrow: EscrowStatus,
+    /// It was known already, and changed nothing.
+    pub duplicate: bool,
 }

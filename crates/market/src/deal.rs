@@ -1,0 +1,286 @@
+//! Deals between agents who do not trust each other (VCAP): one use case for each step, each of
+//! them one transaction.
+
+mod accept;
+mod act;
+mod deliver;
+mod money;
+mod negotiate;
+mod refusal;
+mod review;
+mod standing;
+mod timer;
+mod verifiers;
+mod verify;
+mod view;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{
+    AgentId, Timestamp,
+    id::{DealId, JobId, VerificationId},
+};
+use skep_settle::{
+    Deal, Offer,
+    deal::{Effect, Input, step},
+    negotiation::Talks,
+};
+use skep_store::{JobDraft, JobEnd, Load, Lock, RecordKey, RouteKey, Turn};
+use skep_wire::settle::{
+    AgreementStatus, EscrowStatus, NegotiationStatus, RefundReason, VerificationStatus,
+};
+
+pub use self::refusal::DealRefusal;
+pub(crate) use self::{timer::TICK_JOB, verifiers::Directory};
+use crate::{
+    AgentRecord, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice::tell,
+};
+pub use skep_wire::settle::{AGENT_KID, CallbackTaken, DealAnswer, NegotiationAnswer};
+
+/// The list of deals that wait for a reviewer.
+pub(crate) const REVIEWS: &str = "reviews";
+
+/// A negotiation as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NegotiationRecord {
+    pub(crate) requester: AgentId,
+    pub(crate) provider: AgentId,
+    pub(crate) talks: Talks,
+    pub(crate) offer: Offer,
+    /// Every message as it came.
+    pub(crate) messages: Vec<serde_json::Value>,
+}
+
+/// A deal as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DealRecord {
+    pub(crate) deal: Deal,
+    /// The timer that waits for [`Deal::due_at`].
+    pub(crate) timer: Option<(JobId, Timestamp)>,
+    /// Callbacks that came too late, kept for the reviewer.
+    #[serde(default)]
+    pub(crate) late: u8,
+}
+
+pub(crate) fn record_key(deal: &DealId, kind: &'static str) -> RecordKey {
+    RecordKey { route: RouteKey::of(deal), kind, id: deal.to_string() }
+}
+
+pub(crate) fn negotiation_key(deal: &DealId) -> RecordKey {
+    record_key(deal, "negotiation")
+}
+
+pub(crate) fn deal_key(deal: &DealId) -> RecordKey {
+    record_key(deal, "deal")
+}
+
+pub(crate) fn delivery_key(deal: &DealId) -> RecordKey {
+    record_key(deal, "delivery")
+}
+
+pub(crate) fn settlement_record_key(deal: &DealId) -> RecordKey {
+    record_key(deal, "settlement")
+}
+
+/// Where the callback to a verification is kept.
+pub(crate) fn proof_key(verification: &VerificationId) -> RecordKey {
+    let route = RouteKey::of(verification.deal());
+    RecordKey { route, kind: "proof", id: verification.to_string() }
+}
+
+/// What the log says of a step of a deal.
+#[derive(Debug, Serialize)]
+pub(crate) struct DealEvent {
+    negotiation_id: DealId,
+    requester: AgentId,
+    provider: AgentId,
+    price: skep_base::Money,
+    agreement: AgreementStatus,
+    escrow: EscrowStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<RefundReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<VerificationEvent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_by: Option<AgentId>,
+}
+
+#[derive(Debug, Serialize)]
+struct VerificationEvent {
+    verification_id: VerificationId,
+    #[serde(rename = "type")]
+    kind: String,
+    status: VerificationStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verifier: Option<AgentId>,
+}
+
+/// The part of an agent's record that says whether it has a webhook: most have none.
+#[derive(Debug, Deserialize)]
+struct Reach {
+    #[serde(default)]
+    webhook_url: Option<String>,
+}
+
+/// What the log says of a negotiation.
+#[derive(Debug, Serialize)]
+pub(crate) struct TalksEvent {
+    pub(crate) negotiation_id: DealId,
+    pub(crate) requester: AgentId,
+    pub(crate) provider: AgentId,
+    pub(crate) price: skep_base::Money,
+    pub(crate) status: NegotiationStatus,
+}
+
+impl DealEvent {
+    fn of(deal: &Deal) -> DealEvent {
+        let last = deal.last_attempt();
+        let verification = last.map(|attempt| VerificationEvent {
+            verification_id: deal.id.verification(attempt.number),
+            kind: attempt.spec.kind.clone(),
+            status: attempt.status,
+            verifier: attempt.verifier,
+        });
+        let reason = match deal.escrow {
+            skep_settle::escrow::State::Refunded(reason) => Some(reason),
+            _ => None,
+        };
+        DealEvent {
+            negotiation_id: deal.id,
+            requester: deal.requester,
+            provider: deal.provider,
+            price: deal.terms.price,
+            agreement: deal.agreement.status(),
+            escrow: deal.escrow.status(),
+            reason,
+            verification,
+            baseline_by: deal.baseline_by.filter(|_| deal.baseline.is_none()),
+        }
+    }
+}
+
+impl Market {
+    /// A deal as it stands, outside any turn.
+    pub(crate) async fn deal_record(&self, id: &DealId) -> Result<DealRecord, Failure> {
+        let known = self.read(deal_key(id)).await?;
+        known.ok_or_else(|| DealRefusal::UnknownDeal { deal: *id }.into())
+    }
+
+    /// Loads what any step of an open deal may need: the deal, both sides, and the accounts that a
+    /// settlement touches.
+    pub(crate) fn load_deal(&self, deal: &Deal) -> Load {
+        let mut records = vec![
+            (deal_key(&deal.id), Lock::Exclusive),
+            (settlement_record_key(&deal.id), Lock::Exclusive),
+        ];
+        // What is owed beyond the escrow is counted in the record of whoever owes it.
+        let requester = money::lock_of_requester(&deal.terms.stake);
+        let provider = money::lock_of_provider(&deal.terms.stake);
+        records.push((agent_key(&deal.requester), requester));
+        records.push((agent_key(&deal.provider), provider));
+        if deal.terms.stake.fee_cap_bps > 0 {
+            records.push((standing::standing_key(&deal.provider), Lock::None));
+        }
+        Load {
+            records,
+            accounts: money::accounts(deal),
+            transfers: money::reserved(deal),
+            ..Load::default()
+        }
+    }
+
+    /// One step of a deal with all its consequences.
+    pub(crate) fn advance(
+        &self,
+        turn: &mut Turn,
+        mut record: DealRecord,
+        input: Input,
+    ) -> Result<DealRecord, Stop> {
+        let now = turn.now();
+        let stepped = step(&record.deal, now, &self.policy, input);
+        let (deal, effects) = stepped.map_err(DealRefusal::from)?;
+        record.deal = deal;
+        for effect in effects {
+            match effect {
+                Effect::Settle { released, deposit } => {
+                    self.settle(turn, &record.deal, released, deposit)?;
+                }
+                Effect::TakeDeposit(contest) => money::take_deposit(turn, &record.deal, contest)?,
+                Effect::OpenReview => turn.enlist(REVIEWS, record.deal.id),
+                Effect::CloseReview => turn.delist(REVIEWS, record.deal.id),
+                // The event that follows names the attempt and its verifier, who is told of it.
+                Effect::Ask { .. } => {}
+                Effect::Tell(kind) => self.announce(turn, &record.deal, kind)?,
+            }
+        }
+        self.set_timer(turn, &mut record);
+        turn.put(&deal_key(&record.deal.id), &record)?;
+        Ok(record)
+    }
+
+    /// Tells both sides, whoever is to verify, and the reviewers if they are asked.
+    pub(crate) fn announce(
+        &self,
+        turn: &mut Turn,
+        deal: &Deal,
+        kind: &'static str,
+    ) -> Result<(), Stop> {
+        let mut notify = vec![deal.requester, deal.provider];
+        let verifier = deal.last_attempt().and_then(|attempt| attempt.verifier);
+        notify.extend(verifier.or(deal.baseline_by));
+        if deal.is_in_review() {
+            notify.extend(self.accredited.iter().copied());
+        }
+        notify.sort_unstable();
+        notify.dedup();
+        let route = RouteKey::of(deal.id);
+        let body = DealEvent::of(deal);
+        let event = turn.event(&route, kind, &body, &notify)?;
+        let mut records = Vec::new();
+        for agent in &notify {
+            // Whoever was not loaded has an inbox all the same.
+            let key = agent_key(agent);
+            if let Ok(Some(Reach { webhook_url: Some(_) })) = turn.record(&key)
+                && let Some(record) = turn.record::<AgentRecord>(&key)?
+            {
+                records.push(record);
+            }
+        }
+        let records: Vec<&AgentRecord> = records.iter().collect();
+        tell(turn, event, kind, &route, &records, &body)?;
+        Ok(())
+    }
+
+    fn set_timer(&self, turn: &mut Turn, record: &mut DealRecord) {
+        let due = record.deal.due_at();
+        if record.timer.map(|(_, at)| at) == due {
+            return;
+        }
+        let route = RouteKey::of(record.deal.id);
+        if let Some((id, _)) = record.timer.take() {
+            turn.end_job(JobEnd { route: route.clone(), id });
+        }
+        record.timer = due.map(|due_at| {
+            let body = serde_json::json!({ "deal": record.deal.id }).to_string();
+            let destination = String::new();
+            (turn.job(JobDraft { route, kind: TICK_JOB, destination, due_at, body }), due_at)
+        });
+    }
+}
+
+/// The deal of a turn that loaded it.
+pub(crate) fn loaded(turn: &Turn, id: &DealId) -> Result<DealRecord, Stop> {
+    let known = turn.record(&deal_key(id))?;
+    known.ok_or_else(|| DealRefusal::UnknownDeal { deal: *id }.into())
+}
+
+impl From<DealRefusal> for Stop {
+    fn from(reason: DealRefusal) -> Stop {
+        Stop::Refused(Refusal::Deal { reason })
+    }
+}
+
+impl From<DealRefusal> for Failure {
+    fn from(reason: DealRefusal) -> Failure {
+        Failure::Refused(Refusal::Deal { reason })
+    }
+}

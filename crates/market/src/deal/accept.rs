@@ -1,0 +1,366 @@
+//! Decision 24: acceptance, hold and agreement are one transaction.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use skep_base::{AgentId, Amount, id::DealId};
+use skep_settle::{
+    Deal, Offer, Terms, agreement, escrow, negotiation,
+    offer::Changed,
+    terms::{hash, release_condition},
+};
+use skep_store::{AccountId, Bug, Load, Lock, Turn};
+use skep_wire::settle::{
+    EscrowHold, EscrowStatus, NegotiationAnswer, NegotiationResponse, RemainderPolicy, Role,
+    Standing, VCAP_VERSION,
+};
+
+use super::{
+    DealRecord, DealRefusal, NegotiationRecord, deal_key, money,
+    negotiate::{answer_of, party},
+    negotiation_key,
+    standing::{standing, standing_key},
+    verifiers::Need,
+};
+use crate::{
+    AgentRecord, Answered, Failure, Market, Refusal, Signed,
+    answer::Stop,
+    identity::agent_key,
+    transfer::{not_frozen, not_in_debt},
+};
+
+/// Over how long a provider's earnings bound its open advances (decision 9).
+const EARNINGS_WINDOW: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How often an acceptance is prepared anew because the world moved.
+const PREPARATIONS_MAX: u32 = 4;
+
+/// What the usual acceptance does not need.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rare {
+    /// A part of the price lies outside the escrow, or the platform fronts some.
+    wanted: bool,
+    /// What the provider earned lately, in minor units.
+    earned_minor: i64,
+}
+
+/// Everything that an acceptance is about.
+#[derive(Clone, Debug)]
+struct Acceptance {
+    id: DealId,
+    requester: AgentId,
+    provider: AgentId,
+    by: Role,
+    raw: Value,
+    message: NegotiationResponse,
+    /// Who takes the baseline, or is named by the terms.
+    verifier: Option<AgentId>,
+    rare: Rare,
+}
+
+impl Market {
+    pub(super) async fn accept(
+        &self,
+        signed: &Signed,
+        id: DealId,
+        known: NegotiationRecord,
+        by: Role,
+        message: NegotiationResponse,
+        raw: Value,
+    ) -> Result<Answered<NegotiationAnswer>, Failure> {
+        let mut rare = Rare::default();
+        for _ in 0..PREPARATIONS_MAX {
+            let verifier = self.verifier_at_acceptance(&known, id).await?;
+            let acceptance = Acceptance {
+                id,
+                requester: known.requester,
+                provider: known.provider,
+                by,
+                raw: raw.clone(),
+                message: message.clone(),
+                verifier,
+                rare,
+            };
+            match self.try_accept(signed, &known.offer, acceptance).await {
+                Err(Failure::Refused(Refusal::Deal { reason: DealRefusal::AskAgain })) => {
+                    self.directory.forget();
+                    let wallet = AccountId::wallet(&known.provider, known.offer.price.asset);
+                    let since = self.store.now().await?.minus(EARNINGS_WINDOW);
+                    let earned_minor = self.store.earned(wallet, since).await?;
+                    rare = Rare { wanted: true, earned_minor };
+                }
+                done => return done,
+            }
+        }
+        Err(DealRefusal::AskAgain.into())
+    }
+
+    /// Whose record the acceptance has to look at: the named verifier, or one for the baseline.
+    async fn verifier_at_acceptance(
+        &self,
+        known: &NegotiationRecord,
+        id: DealId,
+    ) -> Result<Option<AgentId>, Failure> {
+        if let Some(named) = known.offer.options.verifier {
+            return Ok(Some(named));
+        }
+        if known.offer.criteria.fingerprint_delta != Some(true) {
+            return Ok(None);
+        }
+        let requester = self.agent_record(&known.requester).await?.agent.operator;
+        let provider = self.agent_record(&known.provider).await?.agent.operator;
+        let criteria = skep_settle::criteria::freeze(&known.offer.criteria);
+        let need = Need {
+            deal: id,
+            engine: criteria.kind.unwrap_or_default(),
+            parties: [known.requester, known.provider],
+            operators: [requester, provider],
+            asset: known.offer.price.asset,
+            price: known.offer.options.verifier_price_minor.unwrap_or(Amount::ZERO),
+        };
+        self.pick(&need, &[]).await
+    }
+
+    async fn try_accept(
+        &self,
+        signed: &Signed,
+        offer: &Offer,
+        acceptance: Acceptance,
+    ) -> Result<Answered<NegotiationAnswer>, Failure> {
+        let Acceptance { id, requester, provider, rare, .. } = acceptance;
+        let asset = offer.price.asset;
+        let lock = if rare.wanted { Lock::Exclusive } else { Lock::None };
+        let (mine, other) = match acceptance.by {
+            Role::Requester => (requester, provider),
+            Role::Provider => (provider, requester),
+        };
+        let mut load = Load {
+            records: vec![
+                (negotiation_key(&id), Lock::Exclusive),
+                (deal_key(&id), Lock::Exclusive),
+                (agent_key(&other), lock),
+                (standing_key(&provider), Lock::None),
+            ],
+            accounts: vec![
+                AccountId::wallet(&requester, asset),
+                AccountId::wallet(&provider, asset),
+                AccountId::escrow(&id, asset),
+            ],
+            ..Load::default()
+        };
+        if rare.wanted {
+            load.records.push((agent_key(&mine), Lock::Exclusive));
+            load.accounts.push(AccountId::subsidy(id.as_bytes(), asset));
+        }
+        if let Some(verifier) = acceptance.verifier {
+            Market::load_verifier(&mut load, &verifier);
+        }
+        let market = self.clone();
+        self.run_signed(signed, load, move |turn, _| market.close(turn, &acceptance)).await
+    }
+
+    fn close(&self, turn: &mut Turn, acceptance: &Acceptance) -> Result<NegotiationAnswer, Stop> {
+        let Acceptance { id, by, .. } = *acceptance;
+        let now = turn.now();
+        let key = negotiation_key(&id);
+        let mut record: NegotiationRecord =
+            turn.record(&key)?.ok_or(DealRefusal::UnknownDeal { deal: id })?;
+        let input = negotiation::Input::Accept { by };
+        record.talks = negotiation::step(record.talks, now, input).map_err(DealRefusal::from)?;
+        let unchanged = record.offer.check_acceptance(&acceptance.message);
+        unchanged.map_err(|changed| match changed {
+            Changed::Price(reason) => DealRefusal::Price { reason },
+            Changed::Terms(reason) => DealRefusal::Message { reason },
+        })?;
+        record.messages.push(acceptance.raw.clone());
+
+        let standing = standing(turn, &record.provider)?;
+        let (requester, provider) =
+            (party(turn, &record.requester)?, party(turn, &record.provider)?);
+        let terms = self.terms(turn, id, &record, &standing, (&requester, &provider))?;
+        let stake = &terms.stake;
+        let is_rare = !stake.remainder.is_zero() || !stake.subsidy.is_zero();
+        if is_rare && !acceptance.rare.wanted {
+            return Err(ask_again());
+        }
+        let parties = (record.requester, record.provider);
+        let document = terms.document(id, parties, now, &record.messages);
+        let terms_hash = hash(&document).map_err(|e| Bug(e.to_string()))?;
+        let delta = terms.criteria.fingerprint_delta == Some(true);
+        let deal = Deal {
+            id,
+            requester: record.requester,
+            provider: record.provider,
+            requester_operator: requester.agent.operator,
+            provider_operator: provider.agent.operator,
+            terms,
+            terms_hash,
+            accepted_at: now,
+            agreement: agreement::State::Active,
+            escrow: escrow::State::Held,
+            delivered: None,
+            attempts: vec![],
+            review: None,
+            window_until: None,
+            contest: None,
+            verdict_reason: None,
+            statements: vec![],
+            split_offer: None,
+            cancel_asked: false,
+            baseline_by: acceptance.verifier.filter(|_| delta),
+            baseline: None,
+            verifier_due: None,
+            closed: None,
+        };
+        self.check_verifier(turn, &deal, acceptance.verifier)?;
+        self.fund(turn, &deal, acceptance.rare, (requester, provider))?;
+        turn.put(&key, &record)?;
+        let mut stored = DealRecord { deal, timer: None, late: 0 };
+        self.set_timer(turn, &mut stored);
+        turn.put(&deal_key(&id), &stored)?;
+        self.announce(turn, &stored.deal, "agreement.created")?;
+        let escrow = Some(escrow_hold(&stored.deal));
+        Ok(NegotiationAnswer { escrow, ..answer_of(id, &record) })
+    }
+
+    fn terms(
+        &self,
+        turn: &Turn,
+        id: DealId,
+        record: &NegotiationRecord,
+        standing: &Standing,
+        (requester, provider): (&AgentRecord, &AgentRecord),
+    ) -> Result<Terms, Stop> {
+        // Decision 11: never between linked parties.
+        let linked = requester.agent.operator == provider.agent.operator;
+        let mut standing = standing.clone();
+        standing.subsidised &= !linked;
+        let close = |standing: &_| Terms::close(&record.offer, turn.now(), &self.policy, standing);
+        let mut terms = close(&standing);
+        let pot = AccountId::subsidy(id.as_bytes(), record.offer.price.asset);
+        // An empty pot costs a newcomer the advance, not the deal. It is loaded if it is needed.
+        if let Some(stake) = terms.as_ref().map(|terms| terms.stake)
+            && let Some(pot) = turn.book.account(&pot)
+            && pot.available() < stake.subsidy
+        {
+            standing.subsidised = false;
+            terms = close(&standing);
+        }
+        let terms = terms.ok_or_else(|| DealRefusal::Message {
+            reason: skep_settle::BadMessage {
+                field: "request.budget_amount".to_owned(),
+                problem: "price, fee and verifier's price are too large together".to_owned(),
+            },
+        })?;
+        if terms.deadline <= turn.now() {
+            return Err(DealRefusal::DeadlineInPast { deadline: terms.deadline }.into());
+        }
+        Ok(terms)
+    }
+
+    /// The named verifier must be able to do it; one that was picked and no longer can is replaced.
+    fn check_verifier(
+        &self,
+        turn: &Turn,
+        deal: &Deal,
+        verifier: Option<AgentId>,
+    ) -> Result<(), Stop> {
+        let wanted = deal.terms.verifier.is_some();
+        match verifier {
+            Some(agent) => match self.can_verify(turn, deal, &agent) {
+                Err(Stop::Refused(_)) if !wanted => Err(ask_again()),
+                checked => checked,
+            },
+            None if deal.terms.criteria.fingerprint_delta == Some(true) => {
+                let engine = deal.terms.engine().to_owned();
+                let what = format!("nobody independent of both sides has the engine {engine}");
+                Err(DealRefusal::BadVerifier { what }.into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Moves the money, and counts what stays open beyond it.
+    fn fund(
+        &self,
+        turn: &mut Turn,
+        deal: &Deal,
+        rare: Rare,
+        (mut requester, mut provider): (AgentRecord, AgentRecord),
+    ) -> Result<(), Stop> {
+        let stake = deal.terms.stake;
+        let asset = deal.terms.price.asset;
+        let wallet = AccountId::wallet(&deal.requester, asset);
+        not_frozen(turn, &requester)?;
+        not_in_debt(turn, &wallet)?;
+        not_in_debt(turn, &AccountId::wallet(&deal.provider, asset))?;
+        let free = money::free(turn, &wallet);
+        // What is there must cover what is promised too (decision 9).
+        let needed = deal.terms.stake.from_requester().checked_add(stake.remainder);
+        let needed = needed.unwrap_or(Amount::MAX);
+        let promised = requester.open_remainders.get(&asset).copied().unwrap_or_default();
+        if free < needed {
+            let (needed_minor, available_minor) = (needed.minor(), free.minor());
+            return Err(DealRefusal::FundingFailed { needed_minor, available_minor }.into());
+        }
+        money::open(turn, deal)?;
+        // Whatever the hold takes, the wallet stays good for its part of what is promised.
+        let more = match stake.policy {
+            RemainderPolicy::OnRelease => stake.remainder,
+            RemainderPolicy::Reserve | RemainderPolicy::Advance => Amount::ZERO,
+        };
+        let open = promised.checked_add(more).unwrap_or(Amount::MAX);
+        let left = money::free(turn, &wallet).minor();
+        let limit_minor = left.saturating_mul(self.policy.remainder_multiple);
+        if open.minor() > limit_minor {
+            let would_be_minor = open.minor();
+            return Err(DealRefusal::RemainderLimit { limit_minor, would_be_minor }.into());
+        }
+        match stake.policy {
+            _ if stake.remainder.is_zero() => Ok(()),
+            RemainderPolicy::Reserve => Ok(()),
+            RemainderPolicy::OnRelease => {
+                requester.open_remainders.insert(asset, open);
+                Ok(turn.put(&agent_key(&deal.requester), &requester)?)
+            }
+            RemainderPolicy::Advance => {
+                let open = provider.open_advances.get(&asset).copied().unwrap_or_default();
+                let open = open.checked_add(stake.remainder).unwrap_or(Amount::MAX);
+                if open.minor() > rare.earned_minor {
+                    let (limit_minor, would_be_minor) = (rare.earned_minor, open.minor());
+                    return Err(DealRefusal::AdvanceLimit { limit_minor, would_be_minor }.into());
+                }
+                provider.open_advances.insert(asset, open);
+                Ok(turn.put(&agent_key(&deal.provider), &provider)?)
+            }
+        }
+    }
+}
+
+fn ask_again() -> Stop {
+    Stop::Unheard(Refusal::Deal { reason: DealRefusal::AskAgain })
+}
+
+/// 3.3.
+pub(crate) fn escrow_hold(deal: &Deal) -> EscrowHold {
+    let (asset, stake) = (deal.terms.price.asset, deal.terms.stake);
+    EscrowHold {
+        vcap_version: VCAP_VERSION.to_owned(),
+        message_type: "escrow_hold".to_owned(),
+        escrow_id: deal.id,
+        negotiation_id: deal.id,
+        source_wallet: AccountId::wallet(&deal.requester, asset).to_string(),
+        destination_wallet: AccountId::wallet(&deal.provider, asset).to_string(),
+        amount: skep_base::Money { amount: stake.hold, asset }.into(),
+        amount_minor: stake.hold,
+        currency: asset,
+        status: EscrowStatus::Held,
+        release_condition: release_condition(&deal.terms_hash),
+        held_at: deal.accepted_at,
+        price_minor: stake.price,
+        remainder_minor: stake.remainder,
+        remainder_policy: stake.policy,
+        fee_reserved_minor: stake.fee_reserved,
+        verifier_price_minor: stake.verifier_price,
+        subsidy_minor: stake.subsidy,
+    }
+}

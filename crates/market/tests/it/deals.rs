@@ -1,0 +1,106 @@
+//! Deals from the first offer to the last cent, each way that they can go.
+
+use std::time::Duration;
+
+use serde_json::json;
+use skep_market::DealRefusal;
+use skep_wire::{
+    identity::Statement,
+    settle::{EscrowStatus, NegotiationStatus, Outcome, VerificationStatus},
+};
+
+use crate::{deal_world::*, fixture::*, on_both_engines};
+
+on_both_engines! {
+    async fn a_deal_that_is_verified_pays_the_provider(f: Fixture) {
+        let w = World::new(f).await;
+        let id = w.open(json!({})).await.unwrap();
+        let answer = w.respond(&w.ben, id, "ACCEPTED", json!({})).await.unwrap().value;
+        assert_eq!(answer.status, NegotiationStatus::Accepted);
+        let hold = answer.escrow.unwrap();
+        assert_eq!((hold.amount_minor.minor(), hold.status), (PRICE, EscrowStatus::Held));
+        let agreement = w.agreement(id).await;
+        let computed = skep_settle::terms::hash(&agreement.terms).unwrap();
+        assert_eq!(hold.release_condition, format!("vcap:terms:sha256:{computed}"));
+        assert_eq!(w.money(id).await, "99000/0/0 0/0/0 1000");
+
+        let delivered = w.deliver(id, json!({})).await.unwrap();
+        let verification = delivered.verification_id.unwrap();
+        assert_eq!(w.states(id).await, "Active Held Pending");
+        let again = w.deliver(id, json!({"delivery": {"description": "Again"}})).await.unwrap();
+        assert_eq!(again, delivered, "8.1: one delivery, one verification");
+        let verifier = w.asked(verification).await;
+        let signed = verifier.person.signed("ack");
+        w.market().acknowledge(&signed, verification).await.unwrap();
+        assert_eq!(w.states(id).await, "Active Held Running");
+
+        let taken = w.judge(verification, Outcome::Verified).await.unwrap();
+        assert_eq!((taken.escrow, taken.duplicate), (EscrowStatus::Released, false));
+        assert_eq!(w.states(id).await, "Completed Released Verified");
+        assert_eq!(w.money(id).await, "99000/0/0 1000/0/0 0");
+        let receipt = w.market().settlement(id).await.unwrap();
+        receipt.settlement.verify(&receipt.key, &receipt.signature).unwrap();
+        assert_eq!(receipt.settlement.released_minor.minor(), PRICE);
+        assert_eq!(receipt.settlement.verification_id, Some(verification));
+        w.f.audit_is_clean().await;
+    }
+
+    async fn a_deal_that_fails_refunds_the_requester(f: Fixture) {
+        let w = World::new(f).await;
+        let (id, verification) = w.delivered(json!({})).await;
+        w.judge(verification, Outcome::Failed).await.unwrap();
+        assert_eq!(w.states(id).await, "Disputed Refunded Failed");
+        assert_eq!(w.money(id).await, "100000/0/0 0/0/0 0");
+        assert!(!w.agreement(id).await.dispute_open);
+        w.f.audit_is_clean().await;
+    }
+
+    async fn a_verification_that_times_out_waits_for_a_reviewer(f: Fixture) {
+        let w = World::new(f).await;
+        let (id, verification) = w.delivered(json!({})).await;
+        w.f.clock.advance(Duration::from_secs(1800));
+        w.run_timers().await;
+        assert_eq!(w.states(id).await, "Active Held Pending");
+        assert_eq!(w.verification(verification).await.status, VerificationStatus::Timeout);
+        let queue = w.market().reviews(&w.rex.id(), None, 10).await.unwrap().items;
+        assert_eq!((queue.len(), queue[0].cause.as_str()), (1, "timeout"));
+        // A month later the money still lies there: only a person moves it.
+        w.f.clock.advance(30 * 24 * HOUR);
+        w.run_timers().await;
+        assert_eq!(w.money(id).await, "99000/0/0 0/0/0 1000");
+        w.decide(id, Outcome::Verified, Some(400)).await.unwrap();
+        assert_eq!(w.states(id).await, "Completed Released Verified");
+        assert_eq!(w.money(id).await, "99600/0/0 400/0/0 0");
+        assert_eq!(w.market().reviews(&w.rex.id(), None, 10).await.unwrap().items, []);
+        w.f.audit_is_clean().await;
+    }
+
+    async fn nobody_delivers_and_the_deadline_refunds(f: Fixture) {
+        let w = World::new(f).await;
+        let id = w.agreed(json!({})).await;
+        w.f.clock.advance(7 * 24 * HOUR + HOUR - MS);
+        w.run_timers().await;
+        assert_eq!(w.states(id).await, "Active Held -");
+        w.f.clock.advance(MS);
+        w.run_timers().await;
+        assert_eq!(w.states(id).await, "Cancelled Refunded -");
+        assert_eq!(w.money(id).await, "100000/0/0 0/0/0 0");
+    }
+
+    async fn offers_go_back_and_forth(f: Fixture) {
+        let w = World::new(f).await;
+        let id = w.open(json!({})).await.unwrap();
+        let dearer = json!({"counter_terms": {"amount": 0.002}});
+        let answer = w.respond(&w.ben, id, "COUNTERED", dearer).await.unwrap().value;
+        assert_eq!(answer.status, NegotiationStatus::Countered);
+        let twice = w.respond(&w.ben, id, "ACCEPTED", json!({})).await;
+        assert!(matches!(deal_refusal(twice), DealRefusal::Talks { .. }));
+        let cheaper = json!({"counter_terms": {"amount": 0.0015}});
+        w.respond(&w.ann, id, "COUNTERED", cheaper).await.unwrap();
+        let other = json!({"counter_terms": {"amount": 0.0016}});
+        let changed = w.respond(&w.ben, id, "ACCEPTED", other).await;
+        assert!(matches!(deal_refusal(changed), DealRefusal::Price { .. }));
+        w.respond(&w.ben, id, "ACCEPTED", json!({})).await.unwrap();
+        assert_eq!(w.money(id).await, "98500/0/0 0/0/0 1500");
+    }
+}

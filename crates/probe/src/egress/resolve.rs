@@ -1,0 +1,82 @@
+//! Names become addresses here, once for each connection, and only good ones come out.
+//!
+//! The connector is handed the addresses that were judged and never asks again, so an answer that
+//! changes between the judgement and the connection (DNS rebinding) changes nothing.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use super::{EgressError, address};
+
+/// What a [`Lookup`] promises.
+pub type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Where the addresses of a name come from.
+pub trait Lookup: Send + Sync + fmt::Debug {
+    fn lookup(&self, host: &str) -> LookingUp;
+}
+
+/// The resolver of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemLookup;
+
+impl Lookup for SystemLookup {
+    fn lookup(&self, host: &str) -> LookingUp {
+        let host = host.to_owned();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// Stands between reqwest and a [`Lookup`].
+#[derive(Clone, Debug)]
+pub(super) struct GuardedResolver {
+    pub(super) lookup: Arc<dyn Lookup>,
+    pub(super) allow_loopback: bool,
+}
+
+impl GuardedResolver {
+    /// One bad address among good ones refuses the name: which one a connection would take is
+    /// not ours to choose.
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
+        let unreachable = |reason: String| EgressError::Unreachable { host: host.into(), reason };
+        let private = address::is_private_name(host);
+        if private && !self.allow_loopback {
+            return Err(EgressError::ForbiddenName { host: host.to_owned() });
+        }
+        let found = self
+            .lookup
+            .lookup(host)
+            .await
+            .map_err(|error| unreachable(format!("its name was not resolved: {error}")))?;
+        if found.is_empty() {
+            return Err(unreachable("its name has no address".to_owned()));
+        }
+        for ip in &found {
+            let outside = private && !ip.is_loopback();
+            if outside || address::why_forbidden(*ip, self.allow_loopback).is_some() {
+                return Err(EgressError::ForbiddenAddress { host: host.to_owned(), ip: *ip });
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let found = guard.addresses(name.as_str()).await?;
+            // Port 0 stands for the port of the URL.
+            Ok(Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0))) as Addrs)
+        })
+    }
+}

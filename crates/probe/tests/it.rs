@@ -1,0 +1,20 @@
+//! The client and the engines against real servers on this machine, and the messages' schemas.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
+
+#[path = "it/api.rs"]
+mod api;
+#[path = "it/artifact.rs"]
+mod artifact;
+#[path = "it/egress.rs"]
+mod egress;
+#[path = "it/fixture.rs"]
+mod fixture;
+#[path = "it/limits.rs"]
+mod limits;
+#[path = "it/page.rs"]
+mod page;
+#[path = "it/rebinding.rs"]
+mod rebinding;
+#[path = "it/schemas.rs"]
+mod schemas;
