@@ -21,11 +21,14 @@ use skep_wire::{
     },
     wallet::EventLine,
 };
+use tokio::task::JoinSet;
 
 /// What a bundle says of the program that made it.
 pub const SOFTWARE: &str = concat!("skep/", env!("CARGO_PKG_VERSION"));
 /// Work under way at the same time.
-const UNDER_WAY_MAX: usize = 8;
+const UNDER_WAY_MAX: usize = 32;
+/// How often a piece of work is tried while the desk is away; the pauses double.
+const TRIES_MAX: u32 = 8;
 /// How long a verifier waits when there is nothing to do.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long it waits after the desk has failed.
@@ -36,6 +39,9 @@ const INSTANT: &str = skep_wire::settle::engine::ARTIFACT;
 /// Where a verifier's work comes from and goes to.
 pub trait Desk: Clone + Send + Sync + 'static {
     type Error: Display + Send;
+
+    /// Whether the desk has said no, so that asking again is of no use.
+    fn is_final(error: &Self::Error) -> bool;
 
     fn inbox(
         &self,
@@ -63,6 +69,10 @@ pub trait Desk: Clone + Send + Sync + 'static {
 
 impl Desk for skep_sdk::Client {
     type Error = skep_sdk::Error;
+
+    fn is_final(error: &skep_sdk::Error) -> bool {
+        matches!(error, skep_sdk::Error::Problem { problem, .. } if !problem.retryable)
+    }
 
     async fn inbox(&self, cursor: Option<String>) -> Result<Page<EventLine>, skep_sdk::Error> {
         self.inbox(cursor.as_deref(), Some(100)).await
@@ -146,7 +156,9 @@ impl Verifier {
         mut cursor: Option<String>,
         mut keep: impl FnMut(&str) + Send,
     ) {
+        let mut under_way = JoinSet::new();
         loop {
+            while under_way.try_join_next().is_some() {}
             let page = match desk.inbox(cursor.clone()).await {
                 Ok(page) => page,
                 Err(error) => {
@@ -155,16 +167,43 @@ impl Verifier {
                     continue;
                 }
             };
-            if page.items.is_empty() {
-                tokio::time::sleep(PAUSE).await;
+            for work in self.work_of(&page.items) {
+                if under_way.len() >= UNDER_WAY_MAX {
+                    under_way.join_next().await;
+                }
+                let (me, desk) = (self.clone(), desk.clone());
+                under_way.spawn(async move { me.see_to(&desk, work).await });
+            }
+            if let Some(last) = page.items.last() {
+                cursor = Some(last.seq.to_string());
                 continue;
             }
-            let work = self.work_of(&page.items);
-            self.clone().do_all(&desk, work).await;
-            if let Some(next) = page.items.last().map(|line| line.seq.to_string()) {
-                keep(&next);
-                cursor = Some(next);
+            // Only what is done is done: a restart looks again at what was under way.
+            if let (true, Some(cursor)) = (under_way.is_empty(), &cursor) {
+                keep(cursor);
             }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Does a piece of work, again if the desk was away.
+    async fn see_to<D: Desk>(&self, desk: &D, work: Work) {
+        let mut pause = PAUSE_AFTER_FAILURE;
+        for _ in 0..TRIES_MAX {
+            let done = match work {
+                Work::Verify(id) => self.verify(desk, id).await,
+                Work::Baseline(id) => self.take_baseline(desk, id).await,
+            };
+            match done {
+                Ok(()) => return,
+                Err(error) if D::is_final(&error) => {
+                    tracing::info!(%error, ?work, "the verifier was not wanted any more");
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, ?work, "the verifier could not answer"),
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
         }
     }
 
@@ -183,26 +222,6 @@ impl Verifier {
         }
         work.dedup();
         work
-    }
-
-    async fn do_all<D: Desk>(self: std::sync::Arc<Verifier>, desk: &D, work: Vec<Work>) {
-        let mut under_way = tokio::task::JoinSet::new();
-        for item in work {
-            if under_way.len() >= UNDER_WAY_MAX {
-                under_way.join_next().await;
-            }
-            let (me, desk) = (self.clone(), desk.clone());
-            under_way.spawn(async move {
-                let done = match item {
-                    Work::Verify(id) => me.verify(&desk, id).await,
-                    Work::Baseline(id) => me.take_baseline(&desk, id).await,
-                };
-                if let Err(error) = done {
-                    tracing::warn!(%error, ?item, "the verifier could not answer");
-                }
-            });
-        }
-        while under_way.join_next().await.is_some() {}
     }
 
     /// Looks at one piece of work, unless that was done already.

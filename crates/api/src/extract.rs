@@ -1,5 +1,7 @@
 //! What handlers get: a signed request, a JSON body, an id of the path, a query.
 
+mod agent_header;
+
 use std::str::FromStr;
 
 use axum::{
@@ -59,6 +61,9 @@ impl FromRequest<Api> for Signed {
 
     async fn from_request(request: Request, api: &Api) -> Result<Signed, ApiError> {
         let (parts, body) = request.into_parts();
+        if let Some(read) = agent_header::read(&parts, api).await? {
+            return Ok(read);
+        }
         // What needs no body is refused before one is read.
         let parsed = http_signature::parse(&parts.headers)?;
         let idempotency_key = idempotency_key(&parts)?;

@@ -169,8 +169,11 @@ impl Market {
         mut step: impl FnMut(&mut Turn, &AgentRecord) -> Result<T, Stop> + Send + 'static,
     ) -> Result<Answered<T>, Failure> {
         let record_key = agent_key(&signed.agent);
-        if !load.records.iter().any(|(key, _)| *key == record_key) {
-            load.records.push((record_key.clone(), Lock::Shared));
+        // Whatever else reads the caller's record, nobody revokes its key until the turn is over.
+        match load.records.iter_mut().find(|(key, _)| *key == record_key) {
+            None => load.records.push((record_key.clone(), Lock::Shared)),
+            Some((_, lock)) if *lock == Lock::None => *lock = Lock::Shared,
+            Some(_) => {}
         }
         let (agent, key) = (signed.agent, signed.key);
         self.run(load, guards(signed), move |turn| {

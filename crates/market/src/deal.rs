@@ -3,6 +3,7 @@
 
 mod accept;
 mod act;
+mod default;
 mod deliver;
 mod money;
 mod negotiate;
@@ -23,6 +24,7 @@ use skep_settle::{
     Deal, Offer,
     deal::{Effect, Input, step},
     negotiation::Talks,
+    review::Cause,
 };
 use skep_store::{JobDraft, JobEnd, Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::settle::{
@@ -30,14 +32,17 @@ use skep_wire::settle::{
 };
 
 pub use self::refusal::DealRefusal;
-pub(crate) use self::{timer::TICK_JOB, verifiers::Directory};
+pub(crate) use self::{default::DEFAULT_JOB, timer::TICK_JOB, verifiers::Directory};
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice::tell,
+    transfer::not_frozen,
 };
 pub use skep_wire::settle::{AGENT_KID, CallbackTaken, DealAnswer, NegotiationAnswer};
 
 /// The list of deals that wait for a reviewer.
 pub(crate) const REVIEWS: &str = "reviews";
+/// The list of those whose verdict is disputed: they do not wait for ever.
+pub(crate) const DISPUTES: &str = "disputes";
 
 /// A negotiation as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -204,9 +209,13 @@ impl Market {
                 Effect::Settle { released, deposit } => {
                     self.settle(turn, &record.deal, released, deposit)?;
                 }
-                Effect::TakeDeposit(contest) => money::take_deposit(turn, &record.deal, contest)?,
-                Effect::OpenReview => turn.enlist(REVIEWS, record.deal.id),
-                Effect::CloseReview => turn.delist(REVIEWS, record.deal.id),
+                Effect::TakeDeposit(contest) => {
+                    let opener = record.deal.agent_of(contest.by);
+                    not_frozen(turn, &negotiate::party(turn, &opener)?)?;
+                    money::take_deposit(turn, &record.deal, contest)?;
+                }
+                Effect::OpenReview => turn.enlist(queue(&record.deal), record.deal.id),
+                Effect::CloseReview => turn.delist(queue(&record.deal), record.deal.id),
                 // The event that follows names the attempt and its verifier, who is told of it.
                 Effect::Ask { .. } => {}
                 Effect::Tell(kind) => self.announce(turn, &record.deal, kind)?,
@@ -225,8 +234,12 @@ impl Market {
         kind: &'static str,
     ) -> Result<(), Stop> {
         let mut notify = vec![deal.requester, deal.provider];
-        let verifier = deal.last_attempt().and_then(|attempt| attempt.verifier);
-        notify.extend(verifier.or(deal.baseline_by));
+        // A verifier is told while there is something for it to do.
+        let asked = deal.last_attempt().filter(|attempt| attempt.proof.is_none());
+        match deal.last_attempt() {
+            Some(_) => notify.extend(asked.and_then(|attempt| attempt.verifier)),
+            None => notify.extend(deal.baseline_by),
+        }
         if deal.is_in_review() {
             notify.extend(self.accredited.iter().copied());
         }
@@ -264,6 +277,14 @@ impl Market {
             let destination = String::new();
             (turn.job(JobDraft { route, kind: TICK_JOB, destination, due_at, body }), due_at)
         });
+    }
+}
+
+/// The list that a deal in review stands on.
+fn queue(deal: &Deal) -> &'static str {
+    match deal.review.as_ref().map(|review| review.cause) {
+        Some(Cause::Dispute) => DISPUTES,
+        _ => REVIEWS,
     }
 }
 

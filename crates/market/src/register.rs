@@ -165,6 +165,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         registration: public(request),
         pending_recovery: None,
         money_frozen_until: None,
+        defaults: 0,
         registered_at: turn.now(),
     };
     Ok(AgentRecord {

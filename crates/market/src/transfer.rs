@@ -13,7 +13,7 @@ use skep_wire::wallet::{Faucet, NewTransfer, PostTransfer, Transfer, TransferMod
 use crate::{
     Answered, Failure, Market, Refusal, Signed,
     answer::Stop,
-    identity::{AgentRecord, agent_key},
+    identity::{AgentRecord, KeyRefusal, agent_key},
     notice,
 };
 
@@ -236,6 +236,10 @@ pub(crate) fn not_in_debt(turn: &Turn, wallet: &AccountId) -> Result<(), Stop> {
 }
 
 pub(crate) fn not_frozen(turn: &Turn, payer: &AgentRecord) -> Result<(), Stop> {
+    // Whoever has no key cannot want it.
+    if payer.current_key().is_none() {
+        return Err(Refusal::from(KeyRefusal::KeyRevoked).into());
+    }
     match payer.agent.money_frozen_until {
         Some(until) if turn.now() < until => Err(Refusal::MoneyFrozen { until }.into()),
         _ => Ok(()),

@@ -10,7 +10,9 @@ use tokio::{
 };
 
 use crate::{
-    Failure, KeyRefusal, Market, Refusal, change_keys::RECOVERY_JOB, deal::TICK_JOB,
+    Failure, KeyRefusal, Market, Refusal,
+    change_keys::RECOVERY_JOB,
+    deal::{DEFAULT_JOB, TICK_JOB},
     notice::WEBHOOK_JOB,
 };
 
@@ -108,6 +110,7 @@ impl Market {
         let done = match job.kind.as_str() {
             RECOVERY_JOB => self.finish_recovery(&job).await,
             TICK_JOB => self.finish_tick(job.clone()).await,
+            DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
             unknown => {
                 // A newer node of the same database may know it.
@@ -130,6 +133,14 @@ impl Market {
                 Ok(())
             }
             Err(Failure::Store(error)) if job.attempts < ATTEMPTS_MAX => {
+                let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
+                let later = self.store.now().await?.plus(wait);
+                self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
+                Ok(())
+            }
+            // A deal's clock is never given up: money would lie still for ever.
+            Err(error) if matches!(job.kind.as_str(), TICK_JOB | DEFAULT_JOB) => {
+                tracing::error!(%error, job = %job.id, kind = job.kind, "a timer failed");
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);
                 self.store.fail_job(own(job), error.to_string(), Some(later)).await?;

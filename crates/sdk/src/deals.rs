@@ -133,8 +133,9 @@ impl Client {
         Ok(self.send(&Call::get(format!("/vcap/v1/verifiers/{id}"))).await?.value)
     }
 
-    pub async fn verifiers(&self) -> Result<Page<Verifier>, Error> {
-        Ok(self.send(&Call::get("/vcap/v1/verifiers")).await?.value)
+    /// The verifiers, oldest first.
+    pub async fn verifiers(&self, cursor: Option<&str>) -> Result<Page<Verifier>, Error> {
+        Ok(self.send(&Call::get("/vcap/v1/verifiers").query("cursor", cursor)).await?.value)
     }
 
     /// Adds a key to the signing verifier.

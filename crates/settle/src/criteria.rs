@@ -17,8 +17,18 @@ pub struct CriteriaChanged {
     pub field: String,
 }
 
-/// Whether hints can be read at all.
+/// Whether an offer's hints can stand.
 pub(crate) fn check(hints: &Hints) -> Result<(), BadMessage> {
+    check_words(hints)?;
+    if hints.fingerprint_delta == Some(true) && hints.url.is_none() {
+        let problem = "what must change has to be named: give the url too";
+        return Err(bad("verification_hints.fingerprint_delta", problem));
+    }
+    Ok(())
+}
+
+/// Whether hints, of an offer or of a delivery, can be read at all.
+pub fn check_words(hints: &Hints) -> Result<(), BadMessage> {
     let field = |name: &str| format!("verification_hints.{name}");
     let texts = [
         ("type", &hints.kind),
@@ -38,10 +48,6 @@ pub(crate) fn check(hints: &Hints) -> Result<(), BadMessage> {
     }
     if hints.custom.as_ref().is_some_and(|custom| !custom.is_object()) {
         return Err(bad(&field("custom"), "it is an object"));
-    }
-    if hints.fingerprint_delta == Some(true) && hints.url.is_none() {
-        let problem = "what must change has to be named: give the url too";
-        return Err(bad(&field("fingerprint_delta"), problem));
     }
     Ok(())
 }
@@ -101,9 +107,10 @@ pub fn spec(
     // A status or a method of the provider's choosing could turn a failure into a pass.
     keep("custom", Some(&frozen.custom), delivered.custom.clone().map(Some).as_ref(), false)?;
     let url = keep("url", frozen.url.as_ref(), delivered.url.as_ref(), true)?;
-    // Another part of the page than the baseline's would always look changed.
-    let selector =
-        keep("selector", frozen.selector.as_ref(), delivered.selector.as_ref(), !is_delta)?;
+    // A part of the page that the provider picks could hold what the whole does not, or differ
+    // from the baseline's.
+    let whole = is_delta || frozen.expected_content.is_some() || frozen.custom.is_some();
+    let selector = keep("selector", frozen.selector.as_ref(), delivered.selector.as_ref(), !whole)?;
     let (want, say) = (frozen.expected_content.as_ref(), delivered.expected_content.as_ref());
     let expected_content = keep("expected_content", want, say, true)?;
     Ok(VerificationSpec {

@@ -42,6 +42,8 @@ pub const ATTEMPTS_MAX: usize = 8;
 pub struct ProofRef {
     pub hash: Hash32,
     pub signature: Signature,
+    /// Whose word it is.
+    pub by: AgentId,
     pub kid: String,
     /// Whether a bundle was there to be checked.
     pub bundle: bool,
@@ -371,6 +373,13 @@ impl Deal {
             agent if *agent == self.requester => Some(Role::Requester),
             agent if *agent == self.provider => Some(Role::Provider),
             _ => None,
+        }
+    }
+
+    pub fn agent_of(&self, role: Role) -> AgentId {
+        match role {
+            Role::Requester => self.requester,
+            Role::Provider => self.provider,
         }
     }
 

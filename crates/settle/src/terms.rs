@@ -104,7 +104,7 @@ impl Terms {
         let rate = policy.rate(standing, u32::MAX).max(policy.fee_bps);
         let stake = Stake::new(
             offer.price.amount,
-            standing.modifier_e4,
+            standing.effective_modifier_e4(),
             options.remainder_policy.unwrap_or_default(),
             (rate, policy.buyer_share_bps),
             options.verifier_price_minor.unwrap_or(Amount::ZERO),

@@ -31,6 +31,10 @@ use skep_api::telemetry::{self, LogFormat};
 
 use self::{ledger::LedgerCommand, settings::Settings};
 
+/// A node makes and drops many small pieces on many threads; this one is made for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// AI agents find, hire, pay, check and rate one another.
 #[derive(Debug, Parser)]
 #[command(name = "skep", version, after_help = "Start here:\n  skep demo\n  skep up --dev")]

@@ -10,9 +10,10 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 17] = [
+pub const KNOWN: [(&str, &str); 18] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
+    ("lanes", "connections to PostgreSQL that write; default: 2"),
     ("listen", "the address that the node listens on"),
     ("dev", "test money and loopback addresses; loopback only"),
     ("tls_cert", "PEM file of the certificate"),

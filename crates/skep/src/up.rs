@@ -92,8 +92,12 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     let data_dir = settings.data_dir()?;
     private_folder(&data_dir)?;
     let clock = dev.then(|| Arc::new(TestClock::default()));
-    let options =
+    let mut options =
         Options { clock: clock.clone().map(|clock| clock as Arc<dyn Clock>), ..Options::default() };
+    if let Some(lanes) = settings.text("lanes") {
+        let number = lanes.parse().ok().filter(|lanes| (1..=64).contains(lanes));
+        options.lanes = number.with_context(|| format!("lanes is {lanes:?}: say 1 to 64"))?;
+    }
     let store = Store::open(&settings.database()?, options).await?;
     check_dev(&store, dev).await?;
     let built_in = match settings.text("verifier") {
@@ -116,13 +120,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     let stopped = stop_signal()?;
     let (stop, stopping) = watch::channel(false);
     let worker = tokio::spawn(market.clone().work(stopping));
-    let verifier = built_in.map(|built_in| {
-        tokio::spawn(async move {
-            if let Err(error) = built_in.run(market).await {
-                tracing::error!(error = format!("{error:#}"), "the built-in verifier has stopped");
-            }
-        })
-    });
+    let verifier = built_in.map(|built_in| tokio::spawn(built_in.run(market)));
     let url = server.url();
     match json {
         true => writeln!(out, "{}", serde_json::json!({ "ready": url }))?,

@@ -41,7 +41,9 @@ use crate::{
 /// A key that ends sooner than this is replaced.
 const RENEWED_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often the built-in verifier looks whether its key is still good for long.
-const RENEWAL_PAUSE: Duration = Duration::from_secs(6 * 3600);
+const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+/// How long it waits after the database has failed.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 const PURPOSE: &str = "verifier";
 
 /// How a key is called among those of its verifier.
@@ -69,27 +71,58 @@ impl BuiltIn {
         self.wallet.address()
     }
 
-    /// Registers it like any other verifier, then works until the future is dropped.
-    pub async fn run(self, market: Market) -> Result<()> {
+    /// Registers it like any other verifier, then works until the future is dropped. What goes
+    /// wrong with the database is tried again.
+    pub async fn run(self, market: Market) {
         let desk = Inside {
             market,
             agent: self.agent(),
             key: Arc::new(SecretKey::from_seed(*self.agent_key.seed())),
         };
-        desk.market.register_agent(self.registration()?).await?;
         loop {
-            let key = self.good_key(&desk).await?;
-            let verifier = self.verifier(key)?;
-            let file = self.folder.join("verifier.cursor");
-            let cursor = fs::read_to_string(&file).ok().filter(|text| !text.is_empty());
-            let keep = move |cursor: &str| {
-                // Only a hint where to go on: without it, work is looked at twice and done once.
-                let _ = fs::write(&file, cursor);
-            };
-            let working = Arc::new(verifier).run(desk.clone(), cursor, keep);
-            // Dropped and begun again, so that a fresh key is taken up.
-            let _ = tokio::time::timeout(RENEWAL_PAUSE, working).await;
+            if let Err(error) = self.serve(&desk).await {
+                let error = format!("{error:#}");
+                tracing::warn!(error, "the built-in verifier begins again");
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+            }
         }
+    }
+
+    /// Works until its key has to be renewed.
+    async fn serve(&self, desk: &Inside) -> Result<()> {
+        if desk.market.agent(&desk.agent.to_string()).await.is_err() {
+            desk.market.register_agent(self.registration()?).await?;
+        }
+        let key = self.good_key(desk).await?;
+        let verifier = Arc::new(self.verifier(SecretKey::from_seed(*key.seed()))?);
+        let file = self.folder.join("verifier.cursor");
+        let head = desk.market.store().head().borrow().seq;
+        let cursor = fs::read_to_string(&file).ok();
+        // Of another database, or of one that was put back: it would skip what is new.
+        let cursor = cursor.filter(|text| text.parse().is_ok_and(|seq: i64| seq <= head));
+        let keep = move |cursor: &str| {
+            // Only a hint where to go on: without it, work is looked at twice and done once.
+            let _ = fs::write(&file, cursor);
+        };
+        let working = verifier.run(desk.clone(), cursor, keep);
+        let renewing = async {
+            loop {
+                tokio::time::sleep(RENEWAL_PAUSE).await;
+                if !self.is_good_for_long(desk, &key.public()).await? {
+                    return anyhow::Ok(());
+                }
+            }
+        };
+        tokio::select! {
+            () = working => Ok(()),
+            renewed = renewing => renewed,
+        }
+    }
+
+    async fn is_good_for_long(&self, desk: &Inside, key: &PublicKey) -> Result<bool> {
+        let soon = desk.market.store().now().await?.plus(RENEWED_BEFORE);
+        let known = desk.market.verifier(&desk.agent).await?;
+        Ok(known.keys.iter().any(|known| known.public_key == *key && known.is_good_at(soon)))
     }
 
     fn registration(&self) -> Result<RegisterAgent> {
@@ -129,15 +162,19 @@ impl BuiltIn {
         let soon = desk.market.store().now().await?.plus(RENEWED_BEFORE);
         let known = match desk.market.verifier(&desk.agent).await {
             Ok(known) => known.keys,
-            Err(_) => vec![],
+            Err(Failure::Refused(_)) => vec![],
+            Err(failure) => return Err(failure.into()),
         };
         let is_known = known.iter().find(|known| known.public_key == key.public());
         if is_known.is_some_and(|known| !known.is_good_at(soon)) {
             node_key::write(&self.folder, PURPOSE)?;
             key = node_key::key(&self.folder, PURPOSE)?;
         }
-        let request = registration(Engines::offers(), &key.public(), vec![]);
-        desk.market.register_verifier(&desk.signed("register")?, request).await?;
+        let is_new = !known.iter().any(|known| known.public_key == key.public());
+        if is_new {
+            let request = registration(Engines::offers(), &key.public(), vec![]);
+            desk.market.register_verifier(&desk.signed("register")?, request).await?;
+        }
         Ok(key)
     }
 }
@@ -183,6 +220,10 @@ impl Inside {
 
 impl Desk for Inside {
     type Error = Failure;
+
+    fn is_final(error: &Failure) -> bool {
+        !matches!(error, Failure::Store(_))
+    }
 
     async fn inbox(&self, cursor: Option<String>) -> Result<Page<EventLine>, Failure> {
         let after = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);

@@ -24,8 +24,8 @@ use crate::{
     list::ListChanges,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
-        Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, StoredRecord,
-        Turn,
+        Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, RouteKey,
+        StoredRecord, Turn,
     },
 };
 
@@ -79,7 +79,8 @@ pub(crate) struct Group {
     pub(crate) records: BTreeMap<RecordKey, RecordSlot>,
     pub(crate) names: BTreeMap<(&'static str, String), Option<String>>,
     pub(crate) accounts: BTreeMap<AccountId, Account>,
-    pub(crate) transfers: BTreeMap<TransferId, Option<StoredTransfer>>,
+    /// By route and id: the same id on another route is another transfer.
+    pub(crate) transfers: BTreeMap<(RouteKey, TransferId), Option<StoredTransfer>>,
     pub(crate) debts: BTreeMap<AccountId, Vec<Debt>>,
 
     pub(crate) new_guards: Vec<NewGuard>,
@@ -173,8 +174,8 @@ impl Group {
             turn.names.insert((kind, name.clone()), owner);
         }
         let mut wanted = call.load.accounts.clone();
-        for (_, id) in &call.load.transfers {
-            if let Some(Some(stored)) = self.transfers.get(id) {
+        for key in &call.load.transfers {
+            if let Some(Some(stored)) = self.transfers.get(key) {
                 wanted.extend(accounts_of(&stored.transfer));
                 turn.book.load_transfer(stored.clone());
             }
@@ -238,10 +239,10 @@ impl Group {
 
     fn note_transfer(&mut self, row: &Transfer, at: Timestamp) {
         let stored = StoredTransfer { transfer: row.clone(), at, resolution: None };
-        self.transfers.insert(row.id, Some(stored));
+        self.transfers.insert((row.route.clone(), row.id), Some(stored));
         if let Some(pending) = row.pending
             && matches!(row.kind, Kind::Post | Kind::Void)
-            && let Some(Some(hold)) = self.transfers.get_mut(&pending)
+            && let Some(Some(hold)) = self.transfers.get_mut(&(row.route.clone(), pending))
         {
             hold.resolution = Some(Resolution { id: row.id, kind: row.kind, amount: row.amount });
         }

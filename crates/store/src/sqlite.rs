@@ -200,7 +200,9 @@ impl Drop for Sqlite {
         // The writer finishes what it has accepted, then ends as its last sender is gone.
         let (nobody, _) = mpsc::channel(1);
         self.commands = nobody;
+        // A call that is dropped by the writer itself may hold the last of the store.
         if let Some(thread) = self.writer_thread.take()
+            && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
         {
             tracing::error!("the writer ended in a panic");

@@ -322,8 +322,15 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub money_frozen_until: Option<Timestamp>,
+    /// Debts that it left open for more than seven days.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub defaults: u32,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub registered_at: Timestamp,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What registering an operator answers.

@@ -30,14 +30,11 @@ pub use self::{
     },
     schema::{MESSAGES, schema},
     verification::{
-        Acknowledged, Action, AgentIdentity, BaselineReport, Context, ErrorReport, Fingerprints,
-        Outcome, ProofBody, ProofBundle, SplitVerdict, TakeBaseline, Verification,
-        VerificationCallback, VerificationRequest, VerificationSpec, VerificationStatus,
-        VerifierStamp,
+        Action, AgentIdentity, BaselineReport, Context, ErrorReport, Fingerprints, Outcome,
+        ProofBody, ProofBundle, SplitVerdict, Verification, VerificationCallback,
+        VerificationRequest, VerificationSpec, VerificationStatus, VerifierStamp,
     },
-    verifier::{
-        EngineOffer, NewVerifierKey, RegisterVerifier, RevokeVerifierKey, Verifier, VerifierKey,
-    },
+    verifier::{EngineOffer, NewVerifierKey, RegisterVerifier, Verifier, VerifierKey},
 };
 
 /// What `vcap_version` says.
@@ -45,8 +42,6 @@ pub const VCAP_VERSION: &str = "1.0";
 
 /// The key id under which an agent's own key signs, where the requester is the verifier.
 pub const AGENT_KID: &str = "agent";
-/// The longest message but a delivery or a callback, in bytes.
-pub const MESSAGE_LEN_MAX: usize = 32 * 1024;
 /// The longest delivery or callback with its proof bundle, in bytes.
 pub const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 /// The longest piece of text in a message that people read, in bytes.

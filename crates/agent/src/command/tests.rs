@@ -99,6 +99,7 @@ impl Node {
             registration,
             pending_recovery: None,
             money_frozen_until: None,
+            defaults: 0,
             registered_at: NOW,
         };
         Node { record: Mutex::new(record), fault: Mutex::new(Fault::None) }

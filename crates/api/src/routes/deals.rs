@@ -136,7 +136,7 @@ pub(super) async fn cancel(
     PathId(id): PathId<DealId>,
     signed: Signed,
 ) -> Result<Response, ApiError> {
-    let _: Cancel = signed.json_or_default()?;
+    let Cancel {} = signed.json_or_default()?;
     Ok(answered(StatusCode::OK, api.market.deal_cancel(&signed.by, id).await?))
 }
 

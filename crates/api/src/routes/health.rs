@@ -32,10 +32,19 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, ApiErr
 }
 
 /// Counters for Prometheus
+///
+/// With how many deals wait for a reviewer, and for how long the oldest has.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations", operation_id = "metrics",
     responses((status = 200, description = "Text", body = String)),
 )]
-pub(super) async fn metrics() -> impl IntoResponse {
+pub(super) async fn metrics(State(api): State<Api>) -> impl IntoResponse {
+    if let (Ok((waiting, oldest)), Ok(now)) =
+        (api.market.reviews_waiting().await, api.market.store().now().await)
+    {
+        let age = oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
+        metrics::gauge!("reviews_waiting").set(waiting as f64);
+        metrics::gauge!("reviews_oldest_age_s").set(age);
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], counters::render())
 }

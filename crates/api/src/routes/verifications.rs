@@ -156,13 +156,20 @@ pub(super) async fn register(State(api): State<Api>, signed: Signed) -> Result<R
 }
 
 /// List the verifiers
+///
+/// Oldest first.
 #[utoipa::path(
     get, path = "/vcap/v1/verifiers", tag = "verification", operation_id = "verifiers",
-    responses((status = 200, description = "All of them", body = Page<Verifier>)),
+    params(PageQuery),
+    responses((status = 200, description = "A page", body = Page<Verifier>)),
+    extensions(("x-codes" = json!(["malformed_query", "malformed_cursor"]))),
 )]
-pub(super) async fn verifiers(State(api): State<Api>) -> Result<Json<Page<Verifier>>, ApiError> {
-    let items = api.market.verifiers().await?.to_vec();
-    Ok(Json(Page { items, next_cursor: None }))
+pub(super) async fn verifiers(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<Page<Verifier>>, ApiError> {
+    let (cursor, len) = (opaque(query.cursor)?, page_len(query.limit)?);
+    Ok(Json(api.market.verifiers(cursor, len).await?))
 }
 
 /// Show a verifier

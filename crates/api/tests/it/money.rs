@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::Method;
 use skep_api::Config;
-use skep_base::Asset;
+use skep_base::{Asset, Timestamp};
 use skep_sdk::Retries;
 use skep_wire::{
     identity::Statement,
@@ -198,4 +198,35 @@ async fn the_sdk_says_what_is_wrong_with_a_url() {
     let nobody = skep_sdk::Client::new("http://127.0.0.1:9").unwrap();
     let error = nobody.with_retries(Retries::NONE).log_head().await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable()), ("connection", true));
+}
+
+#[tokio::test]
+async fn the_agent_headers_of_vcap_open_reads_and_nothing_else() {
+    let node = Node::start(config()).await;
+    let ada = node.rich(1).await;
+    let id = ada.wallet.address().to_string();
+    let signed = |at: Timestamp, by: &Agent| {
+        let signature = by.key.sign(format!("{id}{at}").as_bytes());
+        format!("{at}.{signature}")
+    };
+    let path = format!("/v1/agents/{id}/wallet");
+    let read = |signature: &str| {
+        let request = Request::get(&path).header("x-agent-id", &id);
+        request.header("x-agent-platform", "skep").header("x-agent-signature", signature)
+    };
+    let answer = node.send(&read(&signed(now(), &ada))).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let old = Timestamp::from_ms(now().as_ms() - 61_000);
+    for (signature, code) in [
+        (signed(old, &ada), "signature_expired"),
+        (signed(now(), &Agent::new(2)), "bad_signature"),
+        ("yesterday".to_owned(), "signature_malformed"),
+    ] {
+        let answer = node.send(&read(&signature)).await;
+        assert_eq!(answer.json()["code"], code, "{signature}");
+    }
+    // They bind neither path nor body: nothing changes by them.
+    let write = Request::post("/v1/dev/faucet", "{}").header("x-agent-id", &id);
+    let answer = node.send(&write.header("x-agent-signature", &signed(now(), &ada))).await;
+    assert_eq!(answer.json()["code"], "signature_missing");
 }

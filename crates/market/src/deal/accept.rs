@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use skep_base::{AgentId, Amount, id::DealId};
+use skep_base::{AgentId, Amount, hash::sha256, id::DealId};
 use skep_settle::{
     Deal, Offer, Terms, agreement, escrow, negotiation,
     offer::Changed,
@@ -31,6 +31,8 @@ use crate::{
 
 /// Over how long a provider's earnings bound its open advances (decision 9).
 const EARNINGS_WINDOW: Duration = Duration::from_secs(90 * 24 * 3600);
+/// The furthest deadline: money is not held for ever.
+const DEADLINE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How often an acceptance is prepared anew because the world moved.
 const PREPARATIONS_MAX: u32 = 4;
 
@@ -110,7 +112,7 @@ impl Market {
         let provider = self.agent_record(&known.provider).await?.agent.operator;
         let criteria = skep_settle::criteria::freeze(&known.offer.criteria);
         let need = Need {
-            deal: id,
+            seed: sha256(id.as_bytes()),
             engine: criteria.kind.unwrap_or_default(),
             parties: [known.requester, known.provider],
             operators: [requester, provider],
@@ -128,7 +130,7 @@ impl Market {
     ) -> Result<Answered<NegotiationAnswer>, Failure> {
         let Acceptance { id, requester, provider, rare, .. } = acceptance;
         let asset = offer.price.asset;
-        let lock = if rare.wanted { Lock::Exclusive } else { Lock::None };
+        let lock = if rare.wanted { Lock::Exclusive } else { Lock::Shared };
         let (mine, other) = match acceptance.by {
             Role::Requester => (requester, provider),
             Role::Provider => (provider, requester),
@@ -253,6 +255,12 @@ impl Market {
         })?;
         if terms.deadline <= turn.now() {
             return Err(DealRefusal::DeadlineInPast { deadline: terms.deadline }.into());
+        }
+        if terms.deadline > turn.now().plus(DEADLINE_MAX) {
+            let problem = "work is due within a year".to_owned();
+            let field = "request.deadline_utc".to_owned();
+            let reason = skep_settle::BadMessage { field, problem };
+            return Err(DealRefusal::Message { reason }.into());
         }
         Ok(terms)
     }

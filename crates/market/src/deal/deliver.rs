@@ -130,6 +130,9 @@ impl Market {
 
 fn check(message: &ServiceDelivery) -> Result<(), DealRefusal> {
     check_header(&message.vcap_version, &message.message_type, "service_delivery")?;
+    if let Some(hints) = &message.verification_hints {
+        criteria::check_words(hints)?;
+    }
     let bad = |field: &str, problem: String| {
         let field = field.to_owned();
         DealRefusal::from(skep_settle::BadMessage { field, problem })

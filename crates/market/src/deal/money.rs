@@ -16,7 +16,7 @@ use skep_wire::{
     },
 };
 
-use super::{settlement_record_key, standing::standing};
+use super::{default, settlement_record_key, standing::standing};
 use crate::{AgentRecord, Market, answer::Stop, identity::agent_key};
 
 /// The requester's record changes when what it still owes beyond the escrow does.
@@ -211,7 +211,9 @@ fn carry_out(turn: &mut Turn, deal: &Deal, leg: Leg) -> Result<(), Stop> {
                 turn.book.transfer(order)?;
             } else {
                 let Order { debit: debtor, credit: creditor, amount: open, .. } = order;
-                turn.book.owe(Debt { id: deal.id.debt(label), debtor, creditor, open })?;
+                let id = deal.id.debt(label);
+                default::watch(turn, deal.id, id, &debtor);
+                turn.book.owe(Debt { id, debtor, creditor, open })?;
             }
         }
         Leg::Reserve { amount } => {

@@ -10,7 +10,7 @@ use skep_settle::{
     offer::check_response,
     terms::OFFER_LIFETIME,
 };
-use skep_store::{AccountId, Load, Lock, RouteKey, Turn};
+use skep_store::{AccountId, Bug, Load, Lock, RouteKey, Turn};
 use skep_wire::settle::{
     NegotiationAnswer, NegotiationRequest, NegotiationResponse, NegotiationStatus, ResponseStatus,
     Role,
@@ -59,8 +59,12 @@ impl Market {
         if requester == provider {
             return Err(DealRefusal::SelfDeal.into());
         }
-        let unique = signed.idempotency_key.as_ref().unwrap_or(&signed.nonce);
-        let seed: [&[u8]; 2] = [requester.as_bytes(), unique.as_bytes()];
+        // A nonce and a key of the same text are not the same request.
+        let (what, unique) = match &signed.idempotency_key {
+            Some(key) => ("key", key),
+            None => ("nonce", &signed.nonce),
+        };
+        let seed: [&[u8]; 3] = [requester.as_bytes(), what.as_bytes(), unique.as_bytes()];
         let id = DealId::new(signed.expires_at, &seed);
         let key = negotiation_key(&id);
         let wallet = AccountId::wallet(&requester, offer.price.asset);
@@ -72,6 +76,9 @@ impl Market {
         self.run_signed(signed, load, move |turn, _| {
             let other = party(turn, &provider)?;
             not_in_debt(turn, &wallet)?;
+            if turn.record::<NegotiationRecord>(&key)?.is_some() {
+                return Err(Bug(format!("the deal {id} exists already")).into());
+            }
             let expires_at = expiry(offer.options.offer_expires_at, turn.now())?;
             let record = NegotiationRecord {
                 requester,

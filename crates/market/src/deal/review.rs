@@ -1,34 +1,42 @@
 //! 7.3: the queue of what only a person can decide.
 
-use skep_base::{AgentId, id::DealId};
+use skep_base::{AgentId, Timestamp, id::DealId};
 use skep_settle::deal::{self, Review as Stored};
 use skep_wire::{
     Page,
-    settle::{Outcome, Review, ReviewFile, VerificationStatus},
+    settle::{Outcome, Review, ReviewFile, VerificationStatus, Verifier, engine},
 };
 
-use super::{DealRecord, DealRefusal, REVIEWS, proof_key, settlement_record_key};
+use super::{
+    DISPUTES, DealRecord, DealRefusal, REVIEWS, proof_key, settlement_record_key,
+    verifiers::verifier_key,
+};
 use crate::{Failure, Market, Refusal};
 
 impl Market {
-    /// What waits for a reviewer, oldest first.
+    /// What waits for a reviewer: disputes first, since they lapse, then the oldest.
     pub async fn reviews(
         &self,
         by: &AgentId,
         cursor: Option<String>,
         limit: usize,
     ) -> Result<Page<Review>, Failure> {
-        self.must_review(by)?;
-        let after = match cursor {
-            None => None,
-            Some(cursor) => Some(place(&cursor).ok_or(Refusal::MalformedCursor)?),
+        self.must_review(by).await?;
+        let (mut list, after) = match cursor {
+            None => (DISPUTES, None),
+            Some(cursor) => place(&cursor).ok_or(Refusal::MalformedCursor)?,
         };
-        let listed = self.store.listed(REVIEWS, after, limit + 1).await?;
-        let more = listed.len() > limit;
+        let mut listed = self.store.listed(list, after, limit + 1).await?;
+        if list == DISPUTES && listed.is_empty() {
+            list = REVIEWS;
+            listed = self.store.listed(list, None, limit + 1).await?;
+        }
+        // After the last dispute comes the first of the others.
+        let more = listed.len() > limit || list == DISPUTES;
         let mut items = Vec::new();
         let mut next_cursor = None;
         for entry in listed.into_iter().take(limit) {
-            next_cursor = Some(format!("{}.{}", entry.at.as_ms(), entry.member));
+            next_cursor = Some(format!("{list}.{}.{}", entry.at.as_ms(), entry.member));
             let Ok(id) = entry.member.parse::<DealId>() else { continue };
             let record = self.deal_record(&id).await?;
             // Decided between the two reads.
@@ -39,7 +47,7 @@ impl Market {
 
     /// Everything about one of them.
     pub async fn review(&self, by: &AgentId, id: DealId) -> Result<ReviewFile, Failure> {
-        self.must_review(by)?;
+        self.must_review(by).await?;
         let record = self.deal_record(&id).await?;
         let deal = &record.deal;
         let unknown = DealRefusal::UnknownDeal { deal: id };
@@ -66,21 +74,31 @@ impl Market {
     }
 
     /// How many wait, and since when the oldest does.
-    pub async fn reviews_waiting(&self) -> Result<(u64, Option<skep_base::Timestamp>), Failure> {
-        Ok(self.store.list_len(REVIEWS).await?)
+    pub async fn reviews_waiting(&self) -> Result<(u64, Option<Timestamp>), Failure> {
+        let (disputes, first) = self.store.list_len(DISPUTES).await?;
+        let (others, oldest) = self.store.list_len(REVIEWS).await?;
+        Ok((disputes + others, first.into_iter().chain(oldest).min()))
     }
 
-    fn must_review(&self, by: &AgentId) -> Result<(), DealRefusal> {
-        match self.accredited.contains(by) {
+    async fn must_review(&self, by: &AgentId) -> Result<(), Failure> {
+        let refused = DealRefusal::NotAReviewer { agent: *by };
+        if !self.accredited.contains(by) {
+            return Err(refused.into());
+        }
+        let known: Option<Verifier> = self.read(verifier_key(by)).await?;
+        match known.is_some_and(|verifier| verifier.has_engine(engine::HUMAN)) {
             true => Ok(()),
-            false => Err(DealRefusal::NotAReviewer { agent: *by }),
+            false => Err(refused.into()),
         }
     }
 }
 
-fn place(cursor: &str) -> Option<(i64, String)> {
-    let (at, member) = cursor.split_once('.')?;
-    Some((at.parse().ok()?, member.parse::<DealId>().ok()?.to_string()))
+fn place(cursor: &str) -> Option<(&'static str, Option<(i64, String)>)> {
+    let mut parts = cursor.splitn(3, '.');
+    let list = [DISPUTES, REVIEWS].into_iter().find(|list| Some(*list) == parts.clone().next())?;
+    parts.next()?;
+    let at = parts.next()?.parse().ok()?;
+    Some((list, Some((at, parts.next()?.parse::<DealId>().ok()?.to_string()))))
 }
 
 fn outcome(status: VerificationStatus) -> Option<Outcome> {

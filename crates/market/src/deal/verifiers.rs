@@ -5,23 +5,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use skep_base::{AgentId, Amount, Asset, Did, Timestamp, hash::sha256_parts, id::DealId};
+use skep_base::{AgentId, Amount, Asset, Did, Hash32, Timestamp, hash::sha256_parts};
 use skep_settle::{Deal, criteria::ENGINE_LEN_MAX};
 use skep_store::{Load, Lock, RecordKey, RouteKey, Turn};
-use skep_wire::settle::{EngineOffer, NewVerifierKey, RegisterVerifier, Verifier, VerifierKey};
+use skep_wire::{
+    Page,
+    settle::{EngineOffer, NewVerifierKey, RegisterVerifier, Verifier, VerifierKey},
+};
 
 use super::{DealRefusal, negotiate::party};
-use crate::{AgentRecord, Answered, Failure, Market, Signed, answer::Stop, identity::agent_key};
+use crate::{
+    AgentRecord, Answered, Failure, Market, Refusal, Signed, answer::Stop, identity::agent_key,
+    read::next,
+};
 
 /// The list of all verifiers.
 const VERIFIERS: &str = "verifiers";
-/// Verifiers that one node can have.
-const VERIFIERS_MAX: usize = 1000;
 /// Engines of one verifier, and words of one list of an engine.
 const ENGINES_MAX: usize = 32;
 const WORDS_MAX: usize = 64;
-/// Keys that one verifier may have had.
-const KEYS_MAX: usize = 1000;
+/// Keys that one verifier may have had: at one a quarter, enough for a long life.
+const KEYS_MAX: usize = 100;
 /// How long a key is good if nothing is said (9.1), and at the most.
 const KEY_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
 const KEY_LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -60,7 +64,8 @@ pub(crate) fn verifier_key(agent: &AgentId) -> RecordKey {
 /// What a deal needs from a verifier.
 #[derive(Clone, Debug)]
 pub(super) struct Need {
-    pub(super) deal: DealId,
+    /// What decides between equals: no one side alone chooses it.
+    pub(super) seed: Hash32,
     pub(super) engine: String,
     pub(super) parties: [AgentId; 2],
     pub(super) operators: [Did; 2],
@@ -71,7 +76,7 @@ pub(super) struct Need {
 impl Need {
     pub(super) fn of(deal: &Deal) -> Need {
         Need {
-            deal: deal.id,
+            seed: deal.terms_hash,
             engine: deal.terms.engine().to_owned(),
             parties: [deal.requester, deal.provider],
             operators: [deal.requester_operator, deal.provider_operator],
@@ -129,6 +134,10 @@ impl Market {
                 });
                 verifier.engines.clone_from(&request.engines);
                 verifier.prices.clone_from(&request.prices);
+                if !is_new && verifier.bundle_less != request.bundle_less {
+                    let what = "bundle_less is decided once: register another agent".to_owned();
+                    return Err(DealRefusal::BadVerifier { what }.into());
+                }
                 verifier.bundle_less = request.bundle_less;
                 verifier.operator = record.agent.operator;
                 add_key(&mut verifier, &request.key, turn)?;
@@ -136,11 +145,12 @@ impl Market {
                 if is_new {
                     turn.enlist(VERIFIERS, agent);
                 }
-                turn.event(&key.route, "verifier.registered", &verifier, &[agent])?;
+                let told = told(&verifier);
+                turn.event(&key.route, "verifier.registered", &told, &[agent])?;
                 Ok(Verifier { accredited, ..verifier })
             })
             .await;
-        self.directory.forget();
+        self.forget_verifier(&signed.agent);
         answer
     }
 
@@ -188,11 +198,11 @@ impl Market {
                 let mut verifier: Verifier = known.ok_or(DealRefusal::UnknownVerifier { agent })?;
                 change(&mut verifier, turn)?;
                 turn.put(&key, &verifier)?;
-                turn.event(&key.route, kind, &verifier, &[agent])?;
+                turn.event(&key.route, kind, &told(&verifier), &[agent])?;
                 Ok(Verifier { accredited, ..verifier })
             })
             .await;
-        self.directory.forget();
+        self.forget_verifier(&signed.agent);
         answer
     }
 
@@ -206,25 +216,62 @@ impl Market {
         Ok(Verifier { accredited, operator, ..verifier })
     }
 
-    /// All verifiers, oldest first.
-    pub async fn verifiers(&self) -> Result<Arc<Vec<Verifier>>, Failure> {
-        Ok(self.directory().await?.1)
+    /// The verifiers, oldest first.
+    pub async fn verifiers(
+        &self,
+        cursor: Option<String>,
+        limit: usize,
+    ) -> Result<Page<Verifier>, Failure> {
+        let after = match &cursor {
+            None => None,
+            Some(cursor) => {
+                let (at, member) = cursor.split_once('.').ok_or(Refusal::MalformedCursor)?;
+                let at = at.parse().map_err(|_| Refusal::MalformedCursor)?;
+                Some((at, member.to_owned()))
+            }
+        };
+        let listed = self.store.listed(VERIFIERS, after, limit + 1).await?;
+        let more = listed.len() > limit;
+        let mut page = Page { items: Vec::new(), next_cursor: None };
+        for entry in listed.into_iter().take(limit) {
+            page.next_cursor = Some(format!("{}.{}", entry.at.as_ms(), entry.member));
+            if let Ok(agent) = entry.member.parse() {
+                page.items.push(self.verifier(&agent).await?);
+            }
+        }
+        page.next_cursor = page.next_cursor.filter(|_| more);
+        Ok(page)
     }
 
+    /// Those whom the marketplace itself may pick.
     async fn directory(&self) -> Result<Known, Failure> {
         if let Some(known) = self.directory.remembered() {
             return Ok(known);
         }
         let now = self.store.now().await?;
+        let keys = self.accredited.iter().flat_map(|a| [verifier_key(a), agent_key(a)]).collect();
+        let mut records = self.read_all(keys).await?;
         let mut verifiers = Vec::new();
-        for listed in self.store.listed(VERIFIERS, None, VERIFIERS_MAX).await? {
-            if let Ok(agent) = listed.member.parse() {
-                verifiers.push(self.verifier(&agent).await?);
+        for _ in self.accredited.iter() {
+            let verifier: Option<Verifier> = next(&mut records)?;
+            let record: Option<AgentRecord> = next(&mut records)?;
+            // Whoever has no key any more is not asked.
+            let record = record.filter(|record| record.current_key().is_some());
+            if let (Some(verifier), Some(record)) = (verifier, record) {
+                let operator = record.agent.operator;
+                verifiers.push(Verifier { accredited: true, operator, ..verifier });
             }
         }
         let known = (now, Arc::new(verifiers));
         self.directory.remember(known.clone());
         Ok(known)
+    }
+
+    /// What was remembered is no longer so.
+    fn forget_verifier(&self, agent: &AgentId) {
+        if self.accredited.contains(agent) {
+            self.directory.forget();
+        }
     }
 
     /// One that is independent of both sides, the same for everybody who asks.
@@ -235,13 +282,12 @@ impl Market {
     ) -> Result<Option<AgentId>, Failure> {
         let (now, verifiers) = self.directory().await?;
         let able = verifiers.iter().filter(|verifier| {
-            verifier.accredited
-                && !not.contains(&verifier.agent_id)
+            !not.contains(&verifier.agent_id)
                 && verifier.keys.iter().any(|key| key.is_good_at(now))
                 && need.check(verifier, &verifier.operator).is_ok()
         });
         let place = |verifier: &&Verifier| {
-            sha256_parts(&[need.deal.as_bytes(), verifier.agent_id.as_bytes()])
+            sha256_parts(&[need.seed.as_bytes(), verifier.agent_id.as_bytes()])
         };
         Ok(able.min_by_key(place).map(|verifier| verifier.agent_id))
     }
@@ -257,6 +303,10 @@ impl Market {
         let known: Option<Verifier> = turn.record(&verifier_key(agent))?;
         let verifier = known.ok_or(DealRefusal::UnknownVerifier { agent: *agent })?;
         let record: AgentRecord = party(turn, agent)?;
+        if record.current_key().is_none() {
+            let kid = String::new();
+            return Err(DealRefusal::VerifierKeyRevoked { kid }.into());
+        }
         Need::of(deal).check(&verifier, &record.agent.operator)?;
         let now = turn.now();
         if verifier.keys.iter().any(|key| key.is_good_at(now)) {
@@ -265,6 +315,16 @@ impl Market {
         let kid = verifier.keys.last().map(|key| key.kid.clone()).unwrap_or_default();
         Err(DealRefusal::VerifierKeyExpired { kid }.into())
     }
+}
+
+/// What the log says of a verifier: who it is, and the key that came or went last.
+fn told(verifier: &Verifier) -> serde_json::Value {
+    let changed = verifier.keys.iter().max_by_key(|key| key.revoked_at.unwrap_or(key.not_before));
+    serde_json::json!({
+        "agent_id": verifier.agent_id,
+        "engines": verifier.engines.iter().map(|engine| &engine.kind).collect::<Vec<_>>(),
+        "key": changed,
+    })
 }
 
 fn add_key(verifier: &mut Verifier, new: &NewVerifierKey, turn: &Turn) -> Result<(), Stop> {

@@ -10,7 +10,7 @@ use skep_settle::{
 };
 use skep_store::{Load, Lock, StoredRecord, Turn};
 use skep_wire::settle::{
-    AGENT_KID, CallbackTaken, DOCUMENT_LEN_MAX, DealAnswer, Outcome, ProofBundle,
+    AGENT_KID, CallbackTaken, DOCUMENT_LEN_MAX, DealAnswer, Outcome, ProofBundle, TEXT_LEN_MAX,
     VerificationCallback, VerificationStatus, Verifier, engine,
 };
 
@@ -25,6 +25,8 @@ use crate::{
 
 /// How far a verifier's clock may be from ours.
 const CLOCK_DIFFERENCE: std::time::Duration = std::time::Duration::from_secs(300);
+/// The longest id of a key.
+const KID_LEN_MAX: usize = 64;
 /// Late callbacks that are kept for a reviewer.
 const LATE_MAX: u8 = 8;
 
@@ -98,6 +100,7 @@ impl Market {
         skep_settle::offer::check_header(version, kind, "verification_callback")
             .map_err(DealRefusal::from)?;
         let foreign = |field: &str| Fault::ForeignBundle { field: field.to_owned() };
+        check_lengths(&message)?;
         if message.verification_id != id {
             return Err(DealRefusal::from(foreign("verification_id")).into());
         }
@@ -141,17 +144,16 @@ impl Market {
     ) -> Result<Prepared, Failure> {
         let deal = &known.deal;
         let id = deal.id.verification(attempt.number);
-        let bundle = self.bundle(message).await?;
         let signer = match signer {
             Some(signer) => signer,
-            None => self.signer(attempt, bundle.as_ref()).await?,
+            None => self.signer(attempt).await?,
         };
         let agent = signer.agent;
         if attempt.verifier.is_some_and(|asked| asked != agent) {
             return Err(DealRefusal::from(deal::Refusal::NotTheVerifier).into());
         }
         let record = signer.record()?;
-        let said = bundle.as_ref().and_then(|b| b.get("verifier"));
+        let said = message.proof_bundle.as_ref().and_then(|b| b.get("verifier"));
         let kid = said.and_then(|v| v.get("kid")).and_then(Value::as_str);
         let kid = kid.or(message.kid.as_deref()).unwrap_or_default().to_owned();
         let (key, bundle_less) = signer.key(attempt, &kid)?;
@@ -165,6 +167,10 @@ impl Market {
             kid: &kid,
             agent_key: record.current_key(),
         };
+        let bundle = match &message.proof_bundle {
+            Some(bundle) => Some(bundle.clone()),
+            None => self.fetched(message, &expected, attempt).await?,
+        };
         let read = match &bundle {
             Some(bundle) => {
                 Some(proof::check(message, bundle, &expected).map_err(DealRefusal::from)?)
@@ -175,7 +181,7 @@ impl Market {
             }
             None => return Err(DealRefusal::from(Fault::NoBundle).into()),
         };
-        let verdict = verdict(known, attempt, message, read.as_ref(), &kid)?;
+        let verdict = verdict(known, attempt, message, read.as_ref(), (agent, &kid))?;
         let substitute = match verdict.outcome {
             Outcome::Error => self.verifier_for(known).await?,
             _ => None,
@@ -184,25 +190,34 @@ impl Market {
         Ok(Prepared { id, signer: agent, kid, key, verdict, substitute, completed_at, raw })
     }
 
-    /// The bundle that travels with the callback, or that it points to.
-    async fn bundle(&self, message: &VerificationCallback) -> Result<Option<Value>, Failure> {
-        if message.proof_bundle.is_some() {
-            return Ok(message.proof_bundle.clone());
-        }
+    /// The bundle that the callback points to. Fetched only for the verifier that was asked, whose
+    /// signature holds: strangers send this node nowhere.
+    async fn fetched(
+        &self,
+        message: &VerificationCallback,
+        expected: &Expected<'_>,
+        attempt: &Attempt,
+    ) -> Result<Option<Value>, Failure> {
         let Some(uri) = &message.proof_bundle_uri else { return Ok(None) };
+        proof::check_bundle_less(message, expected).map_err(DealRefusal::from)?;
+        let open =
+            matches!(attempt.status, VerificationStatus::Pending | VerificationStatus::Running);
+        if attempt.verifier.is_none() || !open {
+            let reason = verification::Refusal::Over { status: attempt.status };
+            return Err(DealRefusal::from(deal::Refusal::Verification { reason }).into());
+        }
         let unreachable = |detail: String| DealRefusal::BundleUnreachable { detail };
         let egress = self.egress.as_ref();
         let egress = egress.ok_or_else(|| unreachable("this node fetches nothing".to_owned()))?;
         let fetched = egress.get(uri.clone(), DOCUMENT_LEN_MAX).await;
-        let bytes = fetched.map_err(|failure| unreachable(failure.detail))?;
+        let bytes = fetched.map_err(|failure| unreachable(failure.code))?;
         let read = skep_base::json::parse(&bytes);
         Ok(Some(read.map_err(|e| unreachable(e.to_string()))?))
     }
 
     /// Whoever signed, where the message itself does not say it.
-    async fn signer(&self, attempt: &Attempt, bundle: Option<&Value>) -> Result<Signer, Failure> {
-        let said = bundle.and_then(named_verifier).or(attempt.verifier);
-        let agent = said.ok_or(DealRefusal::from(Fault::NoBundle))?;
+    async fn signer(&self, attempt: &Attempt) -> Result<Signer, Failure> {
+        let agent = attempt.verifier.ok_or(DealRefusal::from(Fault::NoBundle))?;
         let mut records = self.read_all(vec![agent_key(&agent), verifier_key(&agent)]).await?;
         Signer::read(agent, &mut records)
     }
@@ -215,7 +230,8 @@ impl Market {
     ) -> Result<Written, Failure> {
         let mut load = self.load_deal(&known.deal);
         load.records.push((proof_key(&prepared.id), Lock::Exclusive));
-        signer_records(&mut load, &prepared.signer);
+        load.records.push((verifier_key(&prepared.signer), Lock::Shared));
+        load.records.push((agent_key(&prepared.signer), Lock::Shared));
         if let Some(substitute) = &prepared.substitute {
             Market::load_verifier(&mut load, substitute);
         }
@@ -272,6 +288,10 @@ impl Market {
                 false => Err(DealRefusal::VerifierKeyRevoked { kid }.into()),
             };
         }
+        // Whoever took its agent's key back wants nothing of it to count any more.
+        if agent.as_ref().is_none_or(|agent| agent.current_key().is_none()) {
+            return Err(DealRefusal::VerifierKeyRevoked { kid }.into());
+        }
         let verifier: Option<Verifier> = turn.record(&verifier_key(&prepared.signer))?;
         let unknown = DealRefusal::UnknownVerifier { agent: prepared.signer };
         let verifier = verifier.ok_or(unknown)?;
@@ -294,7 +314,12 @@ impl Market {
             if !self.accredited.contains(&reviewer) || !verifier.has_engine(engine::HUMAN) {
                 return Err(DealRefusal::NotAReviewer { agent: reviewer }.into());
             }
-            if linked {
+            // Nobody reviews what it has decided itself; that it could not tell was no decision.
+            let earlier = deal.attempts.iter().filter(|a| a.number != attempt.number);
+            let decided = earlier
+                .filter(|a| a.status != VerificationStatus::Error)
+                .any(|a| a.proof.as_ref().is_some_and(|proof| proof.by == reviewer));
+            if linked || decided {
                 return Err(DealRefusal::VerifierNotIndependent { agent: reviewer }.into());
             }
         }
@@ -336,14 +361,24 @@ impl Signer {
     }
 }
 
+/// What becomes part of a deal's record stays short.
+fn check_lengths(message: &VerificationCallback) -> Result<(), DealRefusal> {
+    let bad = |field: &str, max: usize| {
+        let (field, problem) = (field.to_owned(), format!("it has at most {max} bytes"));
+        Err(DealRefusal::from(skep_settle::BadMessage { field, problem }))
+    };
+    if message.failure_reason.as_ref().is_some_and(|reason| reason.len() > TEXT_LEN_MAX) {
+        return bad("failure_reason", TEXT_LEN_MAX);
+    }
+    if message.kid.as_ref().is_some_and(|kid| kid.len() > KID_LEN_MAX) {
+        return bad("kid", KID_LEN_MAX);
+    }
+    Ok(())
+}
+
 /// The verifier that a bundle says it is by.
 fn named_verifier(bundle: &Value) -> Option<AgentId> {
     bundle.get("verifier")?.get("id")?.as_str()?.parse().ok()
-}
-
-fn signer_records(load: &mut Load, signer: &AgentId) {
-    load.records.push((verifier_key(signer), Lock::Shared));
-    load.records.push((agent_key(signer), Lock::Shared));
 }
 
 /// A record that is named twice is loaded under its stronger lock.
@@ -399,8 +434,12 @@ fn verdict(
     attempt: &Attempt,
     message: &VerificationCallback,
     bundle: Option<&ProofBundle>,
-    kid: &str,
+    (signer, kid): (AgentId, &str),
 ) -> Result<Verdict, DealRefusal> {
+    if bundle.is_some_and(|bundle| bundle.supersedes != attempt.supersedes) {
+        let field = "supersedes".to_owned();
+        return Err(Fault::ForeignBundle { field }.into());
+    }
     let by_person = matches!(attempt.spec.kind.as_str(), engine::HUMAN | engine::REQUESTER);
     let said = bundle.map(|bundle| bundle.outcome);
     // A person's no is a rejection, an engine's a failure (decision 29).
@@ -423,6 +462,7 @@ fn verdict(
         proof: ProofRef {
             hash: message.proof_hash,
             signature: message.proof_signature,
+            by: signer,
             kid: kid.to_owned(),
             bundle: bundle.is_some(),
         },

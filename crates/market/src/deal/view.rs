@@ -18,13 +18,11 @@ use skep_wire::settle::{
 };
 
 use super::{
-    DealRecord, DealRefusal, NegotiationRecord, accept::escrow_hold, deal_key, delivery_key, money,
-    negotiate::role_of, negotiation_key, proof_key, settlement_record_key,
+    DealRecord, DealRefusal, NegotiationRecord, accept::escrow_hold, deal_key,
+    default::DEFAULT_AFTER, delivery_key, money, negotiate::role_of, negotiation_key, proof_key,
+    settlement_record_key,
 };
 use crate::{Failure, Market, read::next};
-
-/// How long a debt may be open before it is a public default (decision 9).
-const DEFAULT_AFTER: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
 
 impl Market {
     /// A negotiation, to one of its sides.

@@ -83,6 +83,7 @@ fn registered(recovery_key: Option<PublicKey>) -> AgentRecord {
         registration,
         pending_recovery: None,
         money_frozen_until: None,
+        defaults: 0,
         registered_at: at(0),
     };
     AgentRecord {

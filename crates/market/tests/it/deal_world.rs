@@ -349,7 +349,10 @@ impl World {
     }
 
     /// What the market thinks of somebody.
-    pub async fn set_standing(&self, who: &Person, standing: Value) {
+    pub async fn set_standing(&self, who: &Person, mut standing: Value) {
+        if standing.get("tier").is_none() {
+            standing["tier"] = json!("BASIC");
+        }
         let standing = serde_json::from_value(standing).unwrap();
         self.market().set_standing(who.id(), standing, "a test".to_owned()).await.unwrap();
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use skep_market::DealRefusal;
 use skep_wire::{
     identity::Statement,
-    settle::{EscrowStatus, NegotiationStatus, Outcome, VerificationStatus},
+    settle::{EscrowStatus, NegotiationStatus, Outcome, PaymentStatus, VerificationStatus},
 };
 
 use crate::{deal_world::*, fixture::*, on_both_engines};
@@ -102,5 +102,40 @@ on_both_engines! {
         assert!(matches!(deal_refusal(changed), DealRefusal::Price { .. }));
         w.respond(&w.ben, id, "ACCEPTED", json!({})).await.unwrap();
         assert_eq!(w.money(id).await, "98500/0/0 0/0/0 1500");
+    }
+}
+
+on_both_engines! {
+    async fn a_debt_that_stays_open_for_a_week_is_a_public_default(f: Fixture) {
+        let w = World::new(f).await;
+        w.set_standing(&w.ben, json!({"modifier_e4": 4400})).await;
+        let (id, verification) = w.delivered(json!({})).await;
+        // What was promised is gone by the time it is due.
+        w.empty(&w.ann).await;
+        w.judge(verification, Outcome::Verified).await.unwrap();
+        assert_eq!(w.agreement(id).await.payment_status, PaymentStatus::PaymentDue);
+        w.f.clock.advance(7 * 24 * HOUR - MS);
+        w.run_timers().await;
+        assert_eq!(w.market().agent(&w.ann.id().to_string()).await.unwrap().defaults, 0);
+        w.f.clock.advance(MS);
+        w.run_timers().await;
+        assert_eq!(w.market().agent(&w.ann.id().to_string()).await.unwrap().defaults, 1);
+        assert_eq!(w.agreement(id).await.payment_status, PaymentStatus::Defaulted);
+        assert!(w.f.kinds().await.contains(&"debt.defaulted".to_owned()));
+    }
+
+    async fn whoever_lost_its_agents_key_neither_verifies_nor_pays(f: Fixture) {
+        let w = World::new(f).await;
+        let (id, verification) = w.delivered(json!({})).await;
+        let offered = w.open(json!({})).await.unwrap();
+        let verifier = w.asked(verification).await;
+        w.f.change(&verifier.person, verifier.person.revoke_by_wallet(w.f.now())).await.unwrap();
+        let refused = deal_refusal(w.judge(verification, Outcome::Verified).await);
+        assert!(matches!(refused, DealRefusal::VerifierKeyRevoked { .. }), "{refused:?}");
+        w.f.change(&w.ann, w.ann.revoke_by_wallet(w.f.now())).await.unwrap();
+        let accepted = w.respond(&w.ben, offered, "ACCEPTED", json!({})).await;
+        let reason = skep_market::KeyRefusal::KeyRevoked;
+        assert_eq!(refusal(accepted), skep_market::Refusal::Keys { reason });
+        assert_eq!(w.money(id).await, "99000/0/0 0/0/0 1000");
     }
 }

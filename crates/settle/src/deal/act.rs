@@ -166,8 +166,10 @@ impl Stepped {
                 RefundReason::CancelledByRequester
             }
             Role::Requester => {
-                self.deal.cancel_asked = true;
-                self.tell("cancel.asked");
+                if !self.deal.cancel_asked {
+                    self.deal.cancel_asked = true;
+                    self.tell("cancel.asked");
+                }
                 return Ok(());
             }
         };
@@ -261,9 +263,12 @@ impl Stepped {
         }
         match self.deal.split_offer {
             Some(offer) if offer.by != by && offer.released_minor == released => {}
-            _ => {
-                self.deal.split_offer = Some(SplitOffer { by, released_minor: released });
-                self.tell("split.offered");
+            before => {
+                let offer = SplitOffer { by, released_minor: released };
+                if before != Some(offer) {
+                    self.deal.split_offer = Some(offer);
+                    self.tell("split.offered");
+                }
                 return Ok(());
             }
         }

@@ -205,7 +205,12 @@ impl Stepped {
             released if released.is_zero() => Role::Requester,
             _ => return Some(DepositEnd::Returned),
         };
-        Some(if winner == contest.by { DepositEnd::PaidByOther } else { DepositEnd::Lost })
+        Some(match (winner == contest.by, contest.by) {
+            (false, _) => DepositEnd::Lost,
+            (true, Role::Provider) => DepositEnd::PaidByOther,
+            // The verdict was the requester's already: nobody else has contested anything.
+            (true, Role::Requester) => DepositEnd::Returned,
+        })
     }
 
     pub(super) fn set_status(

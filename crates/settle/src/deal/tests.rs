@@ -186,7 +186,7 @@ fn a_requester_who_disputes_and_is_proved_right_is_paid_by_the_provider() {
         "http window 100: 10 deliver; 20 fail; 30 dispute requester; 40 decide refund",
         expect![[r#"
             30: take 500 from Requester
-            40: settle 0, deposit of Requester PaidByOther
+            40: settle 0, deposit of Requester Returned
             Disputed(closed) Refunded(VerificationFailed), 0 by Proof of #2 at 40s"#]],
     );
 }

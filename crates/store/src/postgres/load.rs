@@ -46,7 +46,7 @@ pub(super) const TRANSFERS: &str = "
     from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
         on t.route_key = w.route_key and t.id = w.id";
 pub(super) const RESOLUTIONS: &str = "
-    select t.pending_id, t.id, t.kind, t.amount
+    select t.pending_id, t.id, t.kind, t.amount, t.route_key
     from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
         on t.route_key = w.route_key and t.pending_id = w.id";
 const ACCOUNTS_LOCKED: &str = "
@@ -93,7 +93,8 @@ pub(super) async fn load(
         accounts.extend(accounts_of(&transfer));
         let stored =
             StoredTransfer { transfer, at: Timestamp::from_ms(row.get(10)), resolution: None };
-        group.transfers.insert(stored.transfer.id, Some(stored));
+        let key = (stored.transfer.route.clone(), stored.transfer.id);
+        group.transfers.insert(key, Some(stored));
     }
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
     // is the last word.
@@ -243,7 +244,8 @@ fn keep_guards(rows: &[Row], group: &mut Group) {
 
 fn keep_resolution(row: &Row, group: &mut Group) -> Result<(), GroupError> {
     let pending: TransferId = parsed(row, 0)?;
-    if let Some(Some(stored)) = group.transfers.get_mut(&pending) {
+    let key = (RouteKey::of(row.get::<_, &str>(4)), pending);
+    if let Some(Some(stored)) = group.transfers.get_mut(&key) {
         stored.resolution = Some(resolution_row(row)?);
     }
     Ok(())

@@ -218,9 +218,16 @@ impl Postgres {
         account: AccountId,
         since: Timestamp,
     ) -> Result<i64, StoreError> {
-        let sql = "select cast(coalesce(sum(amount), 0) as bigint) from transfers
-                   where credit_account = $1 and at >= $2 and debit_account like 'escrow:%'
-                     and kind in ('posted', 'post')";
+        let sql = "select cast(coalesce(sum(greatest(earned, 0)), 0) as bigint) from (
+                       select sum(t.amount) - coalesce((
+                           select sum(own.amount) from transfers own
+                           where own.route_key = t.route_key and own.debit_account = $1
+                             and own.credit_account like 'escrow:%'
+                             and own.kind in ('posted', 'post')), 0) as earned
+                       from transfers t
+                       where t.credit_account = $1 and t.at >= $2
+                         and t.debit_account like 'escrow:%' and t.kind in ('posted', 'post')
+                       group by t.route_key) by_deal";
         let rows = self.ask(sql, &[&account.as_str(), &since.as_ms()]).await?;
         Ok(rows.first().map_or(0, |row| row.get(0)))
     }

@@ -42,10 +42,10 @@ pub(super) fn load(conn: &Connection, call: &Call, group: &mut Group) -> Result<
     }
     let mut wanted = call.load.accounts.clone();
     for (route, id) in &call.load.transfers {
-        if let Entry::Vacant(place) = group.transfers.entry(*id) {
+        if let Entry::Vacant(place) = group.transfers.entry((route.clone(), *id)) {
             place.insert(stored_transfer(conn, route, id)?);
         }
-        if let Some(Some(stored)) = group.transfers.get(id) {
+        if let Some(Some(stored)) = group.transfers.get(&(route.clone(), *id)) {
             wanted.extend(accounts_of(&stored.transfer));
         }
     }

@@ -189,9 +189,16 @@ impl Sqlite {
     ) -> Result<i64, StoreError> {
         self.read(READ_AGE_MAX, move |conn| {
             conn.prepare_cached(
-                "select coalesce(sum(amount), 0) from transfers
-                 where credit_account = ?1 and at >= ?2 and debit_account like 'escrow:%'
-                   and kind in ('posted', 'post')",
+                "select coalesce(sum(max(earned, 0)), 0) from (
+                     select sum(t.amount) - coalesce((
+                         select sum(own.amount) from transfers own
+                         where own.route_key = t.route_key and own.debit_account = ?1
+                           and own.credit_account like 'escrow:%'
+                           and own.kind in ('posted', 'post')), 0) as earned
+                     from transfers t
+                     where t.credit_account = ?1 and t.at >= ?2
+                       and t.debit_account like 'escrow:%' and t.kind in ('posted', 'post')
+                     group by t.route_key)",
             )?
             .query_row((account.as_str(), since.as_ms()), |row| row.get(0))
         })

@@ -1,7 +1,10 @@
 use std::time::Duration;
 
-use skep_base::Timestamp;
-use skep_store::{Answer, Guard, Kept, Outcome, Store, StoreError};
+use skep_base::{Timestamp, id::TransferId};
+use skep_store::{
+    AccountId, Answer, Call, Decision, Guard, Kept, LedgerRefusal, Load, Order, Outcome, RouteKey,
+    Store, StoreError, Turn,
+};
 
 use crate::{
     fixture::{Change::*, *},
@@ -103,6 +106,41 @@ on_both_engines! {
         assert_eq!(expires(Duration::from_secs(1)).await, 2);
         assert_eq!(expires(Duration::from_millis(2_699_999)).await, 0);
         assert_eq!(expires(Duration::from_millis(1)).await, 1);
+    }
+
+    async fn the_same_id_on_another_route_is_another_transfer(f: Fixture) {
+        run(&f.store, vec![Pay(1, outside(), wallet(1), 100)]).await;
+        let (deal, hold) = (RouteKey::of("deal"), id(2));
+        let order = Order {
+            id: hold,
+            route: deal.clone(),
+            debit: wallet(1),
+            credit: wallet(2),
+            amount: skep_base::Amount::new(60).unwrap(),
+            budget: None,
+        };
+        let held = raw((deal.clone(), hold), vec![wallet(1), wallet(2)], move |turn| {
+            turn.book.hold(order.clone()).map(|_| ())
+        });
+        f.store.call(held).await.unwrap();
+        // Both land in one group sooner or later: whoever names the id alone gets nothing.
+        let looks = (0..40).map(|_| f.store.call(raw((deal.clone(), hold), vec![], |_| Ok(()))));
+        let voids = (0..40).map(|n| {
+            let route = RouteKey::of(hold);
+            f.store.call(raw((route, hold), vec![], move |turn| {
+                turn.book.void(hold, id(100 + n)).map(|_| ())
+            }))
+        });
+        let calls = looks.zip(voids).flat_map(|(look, void)| {
+            [Box::pin(look) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>, Box::pin(void)]
+        });
+        let mut voided = 0;
+        for outcome in futures_util::future::join_all(calls).await {
+            let outcome: Outcome = outcome.unwrap();
+            voided += i32::from(matches!(outcome, Outcome::Done(Answer { refused: true, .. })));
+        }
+        assert_eq!(voided, 40, "every void was told that there is no such transfer");
+        assert_eq!(balance(&f.store, &wallet(1)).await, "100/60/0");
     }
 
     async fn a_replay_uses_its_other_key_up(f: Fixture) {
@@ -212,4 +250,20 @@ async fn two_nodes_on_one_postgres_agree_on_one_winner() {
         assert_eq!(posts + voids, 1);
     }
     f.audit_is_clean().await;
+}
+
+/// A call that names one transfer by its route.
+fn raw(
+    transfer: (RouteKey, TransferId),
+    accounts: Vec<AccountId>,
+    mut step: impl FnMut(&mut Turn) -> Result<(), LedgerRefusal> + Send + 'static,
+) -> Call {
+    let load = Load { accounts, transfers: vec![transfer], ..Load::default() };
+    let step = move |turn: &mut Turn| {
+        Ok(match step(turn) {
+            Ok(()) => Decision::Commit("null".to_owned()),
+            Err(refusal) => Decision::Refuse(refusal.to_string()),
+        })
+    };
+    Call { load, guards: vec![], step: Box::new(step) }
 }

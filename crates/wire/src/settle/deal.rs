@@ -138,13 +138,10 @@ pub struct Agreement {
 }
 
 /// `POST /vcap/v1/agreements/{id}/cancel`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Cancel {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
+pub struct Cancel {}
 
 /// `POST /vcap/v1/agreements/{id}/disputes`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,7 +193,7 @@ pub struct Review {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub negotiation_id: DealId,
     pub status: ReviewStatus,
-    /// `timeout`, `error`, `human`, `dispute` or `objection`.
+    /// `timeout`, `error`, `human`, `dispute`, `objection` or `no_verifier`.
     pub cause: String,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub opened_at: Timestamp,
@@ -258,6 +255,17 @@ pub struct Standing {
     pub subscription: Option<String>,
     /// Whether the platform fronts a fifth of the hold (decision 11).
     pub subsidised: bool,
+}
+
+impl Standing {
+    /// The part of a price that is really held: all of it while nobody knows the provider
+    /// (decision 8).
+    pub fn effective_modifier_e4(&self) -> u16 {
+        match self.tier {
+            Tier::Unverified => 10_000,
+            _ => self.modifier_e4,
+        }
+    }
 }
 
 impl Default for Standing {

@@ -312,25 +312,6 @@ pub struct Verification {
     pub callback: Option<Value>,
 }
 
-/// `POST /vcap/v1/verifications/{id}/ack`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Acknowledged {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub verification_id: VerificationId,
-    pub status: VerificationStatus,
-}
-
-/// What a verifier is asked at acceptance where the terms want the page to change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct TakeBaseline {
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub negotiation_id: DealId,
-    pub url: String,
-    pub selector: Option<String>,
-}
-
 /// The page's fingerprint before the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -78,12 +78,6 @@ impl VerifierKey {
     }
 }
 
-/// `DELETE /vcap/v1/verifiers/{id}/keys/{kid}`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RevokeVerifierKey {}
-
 /// `GET /vcap/v1/verifiers/{id}`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

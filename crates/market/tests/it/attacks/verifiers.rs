@@ -297,9 +297,22 @@ async fn a_verdict_without_a_bundle_is_heard_only_from_who_registered_so() {
     let no_bundle = DealRefusal::Proof { reason: Fault::NoBundle };
     assert_eq!(w.thwarted_deal(id, w.callback(bare.clone())).await, no_bundle);
 
+    // Whoever was agreed on as one that gives bundles stays one.
     let request = w.vera.offers(&["artifact"]);
     let bundle_less = skep_wire::settle::RegisterVerifier { bundle_less: true, ..request };
-    w.register_as(&w.vera, bundle_less).await;
+    let signed = w.vera.person.signed("bundle-less");
+    let changed = w.market().register_verifier(&signed, bundle_less).await;
+    assert!(matches!(deal_refusal(changed), DealRefusal::BadVerifier { .. }));
+
+    let blind = Looker::new(96);
+    w.f.register(&blind.person).await;
+    let request = blind.offers(&["artifact"]);
+    w.register_as(&blind, skep_wire::settle::RegisterVerifier { bundle_less: true, ..request })
+        .await;
+    let (id, verification) = w.delivered(named(&blind)).await;
+    let found = w.finding(verification, &blind, Outcome::Verified).await;
+    let sealed = skep_settle::proof::seal(found, None, &blind.key).unwrap();
+    let bare = VerificationCallback { proof_bundle: None, ..sealed };
     let mut forged = bare.clone();
     forged.proof_signature = w.viv.key.sign(b"x");
     let bad = DealRefusal::Proof { reason: Fault::BadSignature { kid: "k1".to_owned() } };
@@ -319,7 +332,7 @@ async fn a_verdict_without_a_bundle_is_heard_only_from_who_registered_so() {
 
     w.callback(bare).await.unwrap();
     assert_eq!(w.settlement(id).await.method, "bundle_less");
-    assert_eq!(w.money(id).await, "99000/0/0 1000/0/0 0");
+    assert_eq!(w.money(id).await, "98000/0/0 1000/0/0 0");
 }
 
 /// A deal before the reviewers.
@@ -382,6 +395,7 @@ async fn a_reviewers_division_must_come_out_even() {
     let with = async |outcome, released: i64, refunded: i64| {
         let file = w.market().review(&w.rex.id(), id).await.unwrap();
         let mut bundle = bundle(&file.request, w.rex.id(), "k1", outcome, w.f.now());
+        bundle.supersedes = file.supersedes;
         bundle.split = Some(SplitVerdict {
             released_minor: Amount::new(released).unwrap(),
             refunded_minor: Amount::new(refunded).unwrap(),
@@ -409,7 +423,8 @@ async fn engines_and_reviewers_have_doors_of_their_own() {
     let w = sqlite().await;
     let id = in_review(&w).await;
     let file = w.market().review(&w.rex.id(), id).await.unwrap();
-    let said = bundle(&file.request, w.rex.id(), "k1", Outcome::Verified, w.f.now());
+    let mut said = bundle(&file.request, w.rex.id(), "k1", Outcome::Verified, w.f.now());
+    said.supersedes = file.supersedes;
     let said = proof::seal(said, None, &w.rex.key).unwrap();
     assert_eq!(w.thwarted_deal(id, w.callback(said)).await, DealRefusal::ReviewersOnly);
     let (id, verification) = w.delivered(json!({})).await;

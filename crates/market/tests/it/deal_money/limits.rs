@@ -108,7 +108,6 @@ async fn open_advances_stay_under_what_was_earned_in_ninety_days() {
 
 /// Otherwise anybody could make itself good for any advance, with money that comes straight back.
 #[tokio::test]
-#[ignore = "Store::earned counts every credit from an escrow: refunds and deposits too"]
 async fn what_comes_back_from_ones_own_escrow_is_not_earned() {
     let w = sqlite().await;
     w.f.fund(&w.ben, 901, 50_000).await;

@@ -117,7 +117,8 @@ impl Book {
         let lapsed = deal.review.as_ref().is_some_and(|r| r.status == ReviewStatus::Lapsed);
         let loser = match released {
             _ if agreed || lapsed => None,
-            0 => Some(deal.provider),
+            // A requester that disputes its own refund has nobody against it.
+            0 => Some(deal.provider).filter(|_| contest.by == Role::Provider),
             all if all == price => Some(deal.requester),
             _ => None,
         };
@@ -304,7 +305,9 @@ impl Town {
         &self,
         deals: &[(Deal, Option<skep_base::Timestamp>)],
     ) -> Result<(), String> {
-        let listed = self.market().store().listed("reviews", None, 1000).await.unwrap();
+        let store = self.market().store();
+        let mut listed = store.listed("reviews", None, 1000).await.unwrap();
+        listed.extend(store.listed("disputes", None, 1000).await.unwrap());
         let listed: BTreeSet<String> = listed.into_iter().map(|listed| listed.member).collect();
         let asked: BTreeSet<String> = deals
             .iter()

@@ -319,6 +319,7 @@ impl Town {
         let looker = &self.lookers[nth];
         let mut found = bundle(&file.request, looker.id(), looker.kid, outcome, self.now());
         found.supersedes = file.supersedes;
+        found.supersedes = file.supersedes;
         let price = deal.terms.price.amount.minor();
         if self.rng.percent(30) {
             let released = self.rng.below(price as u64 + 2) as i64;
@@ -336,7 +337,9 @@ impl Town {
     pub(super) async fn decide_finally(&mut self, deal: &Deal) -> Done {
         let file = self.market().review(&self.lookers[3].id(), deal.id).await.unwrap();
         let looker = &self.lookers[3];
-        let found = bundle(&file.request, looker.id(), looker.kid, Outcome::Rejected, self.now());
+        let mut found =
+            bundle(&file.request, looker.id(), looker.kid, Outcome::Rejected, self.now());
+        found.supersedes = file.supersedes;
         let message = proof::seal(found, None, &looker.key).unwrap();
         self.send(true, message).await
     }

@@ -200,6 +200,7 @@ pub fn read(deal: &Deal, words: &str) -> Input {
             proof: ProofRef {
                 hash: Hash32([8; 32]),
                 signature: Signature::from_bytes([9; 64]),
+                by: AgentId([7; 20]),
                 kid: "k".to_owned(),
                 bundle: !has("blind"),
             },
