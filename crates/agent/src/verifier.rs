@@ -156,9 +156,12 @@ impl Verifier {
         mut cursor: Option<String>,
         mut keep: impl FnMut(&str) + Send,
     ) {
-        let mut under_way = JoinSet::new();
+        let mut under_way: JoinSet<Work> = JoinSet::new();
+        let mut busy: Vec<Work> = Vec::new();
         loop {
-            while under_way.try_join_next().is_some() {}
+            while let Some(done) = under_way.try_join_next() {
+                forget(&mut busy, done);
+            }
             let page = match desk.inbox(cursor.clone()).await {
                 Ok(page) => page,
                 Err(error) => {
@@ -168,11 +171,21 @@ impl Verifier {
                 }
             };
             for work in self.work_of(&page.items) {
-                if under_way.len() >= UNDER_WAY_MAX {
-                    under_way.join_next().await;
+                // Its own acknowledgement comes back as news.
+                if busy.contains(&work) {
+                    continue;
                 }
+                if under_way.len() >= UNDER_WAY_MAX
+                    && let Some(done) = under_way.join_next().await
+                {
+                    forget(&mut busy, done);
+                }
+                busy.push(work);
                 let (me, desk) = (self.clone(), desk.clone());
-                under_way.spawn(async move { me.see_to(&desk, work).await });
+                under_way.spawn(async move {
+                    me.see_to(&desk, work).await;
+                    work
+                });
             }
             if let Some(last) = page.items.last() {
                 cursor = Some(last.seq.to_string());
@@ -191,13 +204,14 @@ impl Verifier {
         let mut pause = PAUSE_AFTER_FAILURE;
         for _ in 0..TRIES_MAX {
             let done = match work {
-                Work::Verify(id) => self.verify(desk, id).await,
+                Work::Verify(id) => self.verify(desk, id).await.map(|()| true),
                 Work::Baseline(id) => self.take_baseline(desk, id).await,
             };
             match done {
-                Ok(()) => return,
+                Ok(true) => return,
+                Ok(false) => {}
                 Err(error) if D::is_final(&error) => {
-                    tracing::info!(%error, ?work, "the verifier was not wanted any more");
+                    tracing::warn!(%error, ?work, "the verifier's answer was refused");
                     return;
                 }
                 Err(error) => tracing::warn!(%error, ?work, "the verifier could not answer"),
@@ -249,18 +263,19 @@ impl Verifier {
         }
     }
 
-    async fn take_baseline<D: Desk>(&self, desk: &D, id: DealId) -> Result<(), D::Error> {
+    /// Says whether there is nothing left to do: a page that cannot be reached now is tried again.
+    async fn take_baseline<D: Desk>(&self, desk: &D, id: DealId) -> Result<bool, D::Error> {
         let agreement = desk.agreement(id).await?;
         if agreement.baseline_taken || agreement.delivered_at.is_some() {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(url) = &agreement.criteria.url else { return Ok(()) };
+        let Some(url) = &agreement.criteria.url else { return Ok(true) };
         let selector = agreement.criteria.selector.as_deref();
         match self.engines.fingerprint(url, selector).await {
-            Ok(fingerprint) => desk.baseline(id, fingerprint).await,
+            Ok(fingerprint) => desk.baseline(id, fingerprint).await.map(|()| true),
             Err(error) => {
-                tracing::info!(code = error.code, %id, "no baseline could be taken");
-                Ok(())
+                tracing::info!(code = error.code, %id, "no baseline could be taken yet");
+                Ok(false)
             }
         }
     }
@@ -286,6 +301,13 @@ impl Verifier {
             ..blank(request, stamp(*agent, kid), (started_at, completed_at))
         };
         proof::seal(bundle, examined.extracted_content, key)
+    }
+}
+
+/// What is done is no longer under way; what panicked is looked at again after a restart.
+fn forget(busy: &mut Vec<Work>, done: Result<Work, tokio::task::JoinError>) {
+    if let Ok(done) = done {
+        busy.retain(|work| *work != done);
     }
 }
 

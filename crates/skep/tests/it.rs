@@ -4,7 +4,17 @@
 
 #[path = "it/cli.rs"]
 mod cli;
+#[path = "it/deal_kills.rs"]
+mod deal_kills;
 #[path = "it/deals.rs"]
 mod deals;
 #[path = "it/kill.rs"]
 mod kill;
+#[path = "it/market_process.rs"]
+mod market_process;
+#[path = "it/site.rs"]
+mod site;
+#[path = "it/stage.rs"]
+mod stage;
+#[path = "it/verifier_process.rs"]
+mod verifier_process;

@@ -98,6 +98,9 @@ fn the_demo_tells_its_story_and_ends_well() {
     let summary = json(&skep(home.path(), &["demo", "--json"]));
     assert_eq!(summary["audit_clean"], true);
     assert_eq!(summary["paid"]["USDC"], 25_500_000);
+    assert_eq!((&summary["deals_released"], &summary["deals_refunded"]), (&2.into(), &1.into()));
+    assert_eq!((&summary["proofs_checked"], &summary["forgeries_refused"]), (&3.into(), &1.into()));
+    assert_eq!(summary["log_head_signature_holds"], true);
 }
 
 #[test]
