@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use skep_market::DealRefusal;
+use skep_base::ed25519::SecretKey;
+use skep_market::{DealRefusal, EgressFailure, Sending};
 use skep_wire::{
     identity::Statement,
     settle::{EscrowStatus, NegotiationStatus, Outcome, PaymentStatus, VerificationStatus},
@@ -138,4 +139,64 @@ on_both_engines! {
         assert_eq!(refusal(accepted), skep_market::Refusal::Keys { reason });
         assert_eq!(w.money(id).await, "99000/0/0 0/0/0 1000");
     }
+}
+
+#[tokio::test]
+async fn a_key_and_a_nonce_of_the_same_text_are_two_deals() {
+    let w = World::new(Fixture::sqlite().await).await;
+    let raw = w.request(json!({}));
+    let open = async |signed: skep_market::Signed| {
+        let message = serde_json::from_str(&raw.to_string()).unwrap();
+        let opened = w.market().negotiation_open(&signed, message, raw.clone()).await.unwrap();
+        opened.value.negotiation_id
+    };
+    let mut keyed = w.ann.signed_with("nonce", "first");
+    keyed.idempotency_key = Some("the same words".to_owned());
+    let first = open(keyed).await;
+    let second = open(w.ann.signed_with("the same words", "second")).await;
+    assert_ne!(first, second);
+}
+
+/// Counts what it is sent for, and finds nothing.
+#[derive(Debug, Default)]
+struct Errands(std::sync::atomic::AtomicUsize);
+
+impl skep_market::Egress for Errands {
+    fn post(&self, _: String, _: Vec<(String, String)>, _: Vec<u8>) -> Sending<'_, u16> {
+        Box::pin(async { Err(nothing()) })
+    }
+
+    fn get(&self, _: String, _: usize) -> Sending<'_, Vec<u8>> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Box::pin(async { Err(nothing()) })
+    }
+}
+
+fn nothing() -> EgressFailure {
+    EgressFailure { code: "unreachable".to_owned(), detail: "10.0.0.7 said nothing".to_owned() }
+}
+
+#[tokio::test]
+async fn only_the_asked_verifier_sends_the_node_for_a_bundle() {
+    let mut w = World::new(Fixture::sqlite().await).await;
+    let errands = std::sync::Arc::new(Errands::default());
+    w.f.market = w.f.market.clone().with_egress(errands.clone());
+    let sent = || errands.0.load(std::sync::atomic::Ordering::Relaxed);
+    let (id, verification) = w.delivered(json!({})).await;
+    let by = w.asked(verification).await;
+    let found = w.finding(verification, by, Outcome::Verified).await;
+    let elsewhere = |key: &SecretKey| {
+        let mut message = skep_settle::proof::seal(found.clone(), None, key).unwrap();
+        message.proof_bundle = None;
+        message.proof_bundle_uri = Some("https://a.example/bundle".to_owned());
+        message
+    };
+    let forged = deal_refusal(w.callback(elsewhere(&w.ben.key)).await);
+    assert!(matches!(forged, DealRefusal::Proof { .. }), "{forged:?}");
+    assert_eq!(sent(), 0);
+    // Whoever is heard learns no address of the node's own network.
+    let refused = deal_refusal(w.callback(elsewhere(&by.key)).await);
+    assert_eq!(refused, DealRefusal::BundleUnreachable { detail: "unreachable".to_owned() });
+    assert_eq!(sent(), 1);
+    assert_eq!(w.money(id).await, "99000/0/0 0/0/0 1000");
 }
