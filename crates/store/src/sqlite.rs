@@ -258,7 +258,7 @@ pub(crate) fn connect(settings: &Settings) -> rusqlite::Result<Connection> {
     conn.execute_batch(&format!(
         "pragma journal_mode = wal; pragma synchronous = {synchronous};
          pragma wal_autocheckpoint = 0; pragma temp_store = memory;
-         pragma cache_size = -16384; pragma trusted_schema = off;
+         pragma cache_size = -65536; pragma trusted_schema = off;
          pragma journal_size_limit = 8388608;"
     ))?;
     Ok(conn)
