@@ -221,8 +221,6 @@ codes! {
         "GET /vcap/v1/settlements/{id} shows how.";
     AlreadyDelivered "already_delivered" 409 final "The work was delivered"
         "From then on a verdict decides, or both sides together.";
-    NotDelivered "not_delivered" 409 final "Nothing was delivered yet"
-        "Wait for the delivery.";
     DeadlinePassed "deadline_passed" 409 final "The time for delivery is over"
         "The requester is refunded.";
     DeadlineNotPassed "deadline_not_passed" 409 final "It is too early for a refund"

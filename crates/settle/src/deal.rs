@@ -256,8 +256,6 @@ pub enum Refusal {
     AlreadySettled,
     #[error("the work was delivered at {at}; from then on a verdict decides")]
     Delivered { at: Timestamp },
-    #[error("nothing was delivered yet")]
-    NotDelivered,
     #[error("the time for delivery ended at {deadline}")]
     DeadlinePassed { deadline: Timestamp },
     #[error("a refund can be asked for from {from} on")]

@@ -49,7 +49,6 @@ fn of_step(reason: &deal::Refusal) -> Code {
     match reason {
         deal::Refusal::AlreadySettled => Code::AlreadySettled,
         deal::Refusal::Delivered { .. } => Code::AlreadyDelivered,
-        deal::Refusal::NotDelivered => Code::NotDelivered,
         deal::Refusal::DeadlinePassed { .. } => Code::DeadlinePassed,
         deal::Refusal::DeadlineNotPassed { .. } => Code::DeadlineNotPassed,
         deal::Refusal::AutoApproveNotAgreed { .. } => Code::AutoApproveNotAgreed,

@@ -8,7 +8,7 @@ use skep_settle::{
     proof::{self, Expected, Fault},
     verification,
 };
-use skep_store::{Load, Lock, StoredRecord, Turn};
+use skep_store::{Lock, StoredRecord, Turn};
 use skep_wire::settle::{
     AGENT_KID, CallbackTaken, DOCUMENT_LEN_MAX, DealAnswer, Outcome, ProofBundle, TEXT_LEN_MAX,
     VerificationCallback, VerificationStatus, Verifier, engine,
@@ -235,7 +235,6 @@ impl Market {
         if let Some(substitute) = &prepared.substitute {
             Market::load_verifier(&mut load, substitute);
         }
-        dedup(&mut load);
         let (market, outside) = (self.clone(), self.outside());
         let step = move |turn: &mut Turn| {
             let id = prepared.id;
@@ -379,17 +378,6 @@ fn check_lengths(message: &VerificationCallback) -> Result<(), DealRefusal> {
 /// The verifier that a bundle says it is by.
 fn named_verifier(bundle: &Value) -> Option<AgentId> {
     bundle.get("verifier")?.get("id")?.as_str()?.parse().ok()
-}
-
-/// A record that is named twice is loaded under its stronger lock.
-fn dedup(load: &mut Load) {
-    let strength = |lock: &Lock| match lock {
-        Lock::None => 0,
-        Lock::Shared => 1,
-        Lock::Exclusive => 2,
-    };
-    load.records.sort_by(|(a, x), (b, y)| a.cmp(b).then(strength(y).cmp(&strength(x))));
-    load.records.dedup_by(|(later, _), (first, _)| later == first);
 }
 
 /// 8.3: the same callback again is acknowledged and does nothing.
