@@ -56,12 +56,17 @@ pub struct Attempt {
     pub number: u8,
     pub status: VerificationStatus,
     /// Who is to say: a verifier, or the requester. Nobody in particular if a reviewer is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier: Option<AgentId>,
     pub spec: VerificationSpec,
     pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes: Option<VerificationId>,
 }
 
@@ -134,22 +139,34 @@ pub struct Deal {
     pub agreement: agreement::State,
     pub escrow: escrow::State,
     /// Of the delivery as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<Delivered>,
     pub attempts: Vec<Attempt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<Review>,
     /// Until when a verdict can be contested, or the provider's word objected to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_until: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contest: Option<Contest>,
     /// Why the disputed verdict would refund.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict_reason: Option<RefundReason>,
     /// What the sides said when they disputed or objected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split_offer: Option<SplitOffer>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancel_asked: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_by: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Hash32>,
     /// The verifier whose verdict is to be paid for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier_due: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
 }
 

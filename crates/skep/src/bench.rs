@@ -63,39 +63,39 @@ impl Figure {
     pub fn new(name: &str, ours: f64, peer: f64, unit: &'static str, bar: Option<f64>) -> Figure {
         Figure { name: name.to_owned(), ours, peer, unit, ratio: ours / peer, bar }
     }
+
+    fn write(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+        if json {
+            return Ok(writeln!(out, "{}", serde_json::to_string(self)?)?);
+        }
+        let Figure { name, ours, peer, unit, ratio, bar } = self;
+        let bar = bar.map_or(String::new(), |bar| {
+            let word = if *ratio >= bar { "reached" } else { "MISSED" };
+            format!("  (bar {bar}: {word})")
+        });
+        Ok(writeln!(out, "{name}\n    {ours:.0} to {peer:.0} {unit}: ratio {ratio:.3}{bar}")?)
+    }
 }
 
 impl Bench {
     pub async fn run(self, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
         let time = Duration::from_secs(self.seconds.clamp(1, 600));
-        let mut figures = Vec::new();
         let wanted = |what| self.what.is_none_or(|w| w == what);
+        let mut report = |figure: Figure| figure.write(json, out);
         if wanted(What::Ledger) {
-            figures.extend(ledger::measure(time).await?);
+            ledger::measure(time).await?.into_iter().try_for_each(&mut report)?;
         }
         if wanted(What::Settle) {
-            figures.extend(settle::measure(time, self.deals).await?);
+            settle::measure(time, self.deals, &mut report).await?;
         }
         if wanted(What::Store) {
-            figures.extend(store::measure(self.transfers).await?);
+            store::measure(self.transfers).await?.into_iter().try_for_each(&mut report)?;
         }
         if wanted(What::Auth) {
-            figures.extend(auth::measure(time).await?);
+            auth::measure(time).await?.into_iter().try_for_each(&mut report)?;
         }
         if wanted(What::Json) {
-            figures.extend(json::measure(time)?);
-        }
-        for figure in &figures {
-            if json {
-                writeln!(out, "{}", serde_json::to_string(figure)?)?;
-                continue;
-            }
-            let Figure { name, ours, peer, unit, ratio, bar } = figure;
-            let bar = bar.map_or(String::new(), |bar| {
-                let word = if *ratio >= bar { "reached" } else { "MISSED" };
-                format!("  (bar {bar}: {word})")
-            });
-            writeln!(out, "{name}\n    {ours:.0} to {peer:.0} {unit}: ratio {ratio:.2}{bar}")?;
+            json::measure(time)?.into_iter().try_for_each(&mut report)?;
         }
         Ok(())
     }

@@ -13,7 +13,10 @@ use serde::Serialize;
 pub const KNOWN: [(&str, &str); 18] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
-    ("lanes", "connections to PostgreSQL that write; default: 2"),
+    (
+        "lanes",
+        "connections to PostgreSQL that write; default: half as many as there are cores, 1 to 8",
+    ),
     ("listen", "the address that the node listens on"),
     ("dev", "test money and loopback addresses; loopback only"),
     ("tls_cert", "PEM file of the certificate"),

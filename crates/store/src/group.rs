@@ -131,24 +131,30 @@ impl Group {
     }
 
     /// Keeps the answer under the guards that are new. They are kept by this database's clock for
-    /// longer than any signature lives, whatever the signer's clock said.
+    /// longer than any signature lives, whatever the signer's clock said. The last guard has the
+    /// answer's text, the others only say that there is one.
     fn keep(&mut self, guards: &[Guard], answer: &Answer, now: Timestamp) {
-        for guard in guards {
+        for (index, guard) in guards.iter().enumerate() {
             let key = (guard.scope.clone(), guard.key.clone());
             if self.guards.get(&key).is_some_and(Option::is_some) {
                 continue;
             }
             let fingerprint = *guard.fingerprint.as_bytes();
+            let body = match index + 1 == guards.len() {
+                true => answer.body.clone(),
+                false => String::new(),
+            };
+            let answer = Answer { refused: answer.refused, body };
             self.guards.insert(key, Some(KeptAnswer { fingerprint, answer: answer.clone() }));
             let expires_at = guard.kept.until(now).max(now.plus(GUARD_KEPT_MIN));
-            let (guard, answer) = (guard.clone(), answer.clone());
+            let guard = guard.clone();
             self.new_guards.push(NewGuard { guard, answer, expires_at });
         }
     }
 
     /// A guard that was used for another request is a conflict; for this one, a replay.
     fn replayed(&self, guards: &[Guard]) -> Option<Outcome> {
-        let mut replay = None;
+        let (mut replay, mut used) = (None, None);
         for (index, guard) in guards.iter().enumerate() {
             let key = (guard.scope.clone(), guard.key.clone());
             let Some(Some(kept)) = self.guards.get(&key) else {
@@ -157,9 +163,13 @@ impl Group {
             if kept.fingerprint != *guard.fingerprint.as_bytes() {
                 return Some(Outcome::Conflict { guard: index });
             }
-            replay = Some(Outcome::Replayed(kept.answer.clone()));
+            used.get_or_insert(index);
+            if !kept.answer.body.is_empty() {
+                replay = Some(Outcome::Replayed(kept.answer.clone()));
+            }
         }
-        replay
+        // Used, and its answer is not kept any more.
+        replay.or(used.map(|guard| Outcome::Conflict { guard }))
     }
 
     fn turn(&self, call: &Call, now: Timestamp, entropy: [u8; 16]) -> Turn {

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use skep_base::Clock;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -187,9 +187,9 @@ impl Sqlite {
         };
         let deadline = Instant::now() + age_max;
         conn.progress_handler(10_000, Some(move || Instant::now() > deadline))?;
-        conn.execute_batch("begin")?;
+        conn.prepare_cached("begin")?.execute([])?;
         let result = run(&conn);
-        conn.execute_batch("rollback")?;
+        conn.prepare_cached("commit")?.execute([])?;
         self.readers.lock().unwrap_or_else(|e| e.into_inner()).push(conn);
         result
     }
@@ -261,7 +261,13 @@ pub(crate) fn connect(settings: &Settings) -> rusqlite::Result<Connection> {
          pragma cache_size = -65536; pragma trusted_schema = off;
          pragma journal_size_limit = 8388608;"
     ))?;
+    keep_plans(&conn)?;
     Ok(conn)
+}
+
+/// Plans do not depend on what is bound: otherwise every `limit ?` is compiled anew each time.
+fn keep_plans(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// A connection that only reads.
@@ -271,6 +277,7 @@ fn connect_reader(settings: &Settings) -> rusqlite::Result<Connection> {
     conn.set_prepared_statement_cache_capacity(64);
     conn.busy_timeout(Duration::from_millis(1000))?;
     conn.execute_batch("pragma query_only = on; pragma temp_store = memory;")?;
+    keep_plans(&conn)?;
     Ok(conn)
 }
 

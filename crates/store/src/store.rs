@@ -46,7 +46,9 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { clock: None, synchronous: Synchronous::Full, lanes: 2 }
+        // A lane more makes groups smaller, which pays only where cores are free for it.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { clock: None, synchronous: Synchronous::Full, lanes: (cores / 2).clamp(1, 8) }
     }
 }
 

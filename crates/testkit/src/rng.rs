@@ -1,5 +1,7 @@
 //! A small random source that gives the same numbers for the same seed on every machine.
 
+use std::ops::RangeInclusive;
+
 /// SplitMix64. Good enough to choose faults, useless for keys.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -34,6 +36,19 @@ impl Rng {
 /// The seed to use: that of the environment (`SEED=…`) when a failure is replayed.
 pub fn seed_or(default: u64) -> u64 {
     std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(default)
+}
+
+/// The seeds to use: one that is replayed (`SEED=…`), a part of them (`SEEDS=1000-1999`), or all.
+pub fn seeds_or(all: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    if let Some(seed) = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return seed..=seed;
+    }
+    let part = std::env::var("SEEDS").ok();
+    let ends = part.as_deref().and_then(|part| part.split_once('-'));
+    match ends.and_then(|(from, to)| Some(from.parse().ok()?..=to.parse().ok()?)) {
+        Some(part) => part,
+        None => all,
+    }
 }
 
 /// Whether there is time for large numbers (`SKEP_TEST_LONG=1`).

@@ -3,6 +3,7 @@
 //!
 //! A seed decides everything. One that failed is played again alone with `SEED=… cargo test -p
 //! skep-market --test it deal_property`; once its bug is found it is put into [`FAILED_BEFORE`].
+//! `SEEDS=1000-1999` plays a part, so that a long run can go on where it stopped.
 
 #[path = "deal_property/checks.rs"]
 mod checks;
@@ -18,14 +19,15 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use futures_util::StreamExt as _;
+use serde::{Deserialize, de::IgnoredAny};
 use skep_base::{
     AgentId, Asset, Clock, Timestamp, ed25519::SecretKey, id::DealId, time::ManualClock,
 };
 use skep_market::{Failure, Market};
 use skep_settle::{Deal, Policy};
-use skep_store::{OpenError, Options, RecordKey, Room, RouteKey, Store, Synchronous};
-use skep_testkit::rng::{Rng, is_long, seed_or};
+use skep_store::{OpenError, Options, RecordKey, Room, RouteKey, Store, StoredRecord, Synchronous};
+use skep_testkit::rng::{Rng, is_long, seed_or, seeds_or};
 use skep_wire::settle::{RegisterVerifier, VerificationCallback, engine};
 
 use crate::{deal_world::Looker, fixture::*};
@@ -35,6 +37,8 @@ const FAILED_BEFORE: [u64; 0] = [];
 const SEEDS: u64 = 40;
 const SEEDS_LONG: u64 = 100_000;
 const STEPS: usize = 150;
+/// Seeds that are played beside one another.
+const AT_ONCE: usize = 6;
 /// The steps of a seed that are told when it fails.
 const TOLD: usize = 60;
 
@@ -164,13 +168,16 @@ impl Town {
     }
 
     /// A deal as it is stored, with when its timer rings.
-    async fn deal(&self, id: DealId) -> Option<(Deal, Option<Timestamp>)> {
-        let key = RecordKey { route: RouteKey::of(id), kind: "deal", id: id.to_string() };
-        let body = self.market().store().record(key).await.unwrap()?.body;
-        let mut record: Value = serde_json::from_str(&body).unwrap();
-        let timer = serde_json::from_value::<Option<(Value, Timestamp)>>(record["timer"].take());
-        let deal = serde_json::from_value(record["deal"].take()).unwrap();
-        Some((deal, timer.unwrap().map(|(_, at)| at)))
+    async fn deal(&self, id: DealId) -> Option<DealAndTimer> {
+        let record = self.market().store().record(deal_key(id)).await.unwrap()?;
+        Some(deal_and_timer(&record))
+    }
+
+    /// All that were agreed on, in one reading.
+    async fn agreed(&self) -> Vec<DealAndTimer> {
+        let keys = self.deals.iter().map(|id| deal_key(*id)).collect();
+        let records = self.market().store().records(keys).await.unwrap();
+        records.iter().flatten().map(deal_and_timer).collect()
     }
 
     fn person(&self, id: &AgentId) -> &Person {
@@ -190,6 +197,21 @@ impl Town {
         self.told.push(format!("{} {what}: {word}", self.now()));
         said
     }
+}
+
+fn deal_key(id: DealId) -> RecordKey {
+    RecordKey { route: RouteKey::of(id), kind: "deal", id: id.to_string() }
+}
+
+fn deal_and_timer(record: &StoredRecord) -> DealAndTimer {
+    /// As much of the record as is looked at.
+    #[derive(Deserialize)]
+    struct Stored {
+        deal: Deal,
+        timer: Option<(IgnoredAny, Timestamp)>,
+    }
+    let Stored { deal, timer } = serde_json::from_str(&record.body).unwrap();
+    (deal, timer.map(|(_, at)| at))
 }
 
 fn inhabitants() -> (Vec<Person>, Vec<Looker>) {
@@ -220,6 +242,8 @@ async fn close(market: Market) {
     market.store().lease_jobs(nothing, Duration::ZERO).await.unwrap();
     drop(market);
 }
+
+type DealAndTimer = (Deal, Option<Timestamp>);
 
 /// What the seeds together have come to: a test that reaches nothing proves nothing.
 type Reached = BTreeMap<String, u64>;
@@ -271,23 +295,17 @@ async fn whatever_everybody_does_money_and_deals_stay_whole() {
     let folder = tempfile::tempdir().unwrap();
     let template = folder.path().join("town.db");
     Town::found(&template).await;
-    let alone = seed_or(u64::MAX);
-    let seeds = if is_long() { SEEDS_LONG } else { SEEDS };
-    let seeds: Vec<u64> = match alone {
-        u64::MAX => FAILED_BEFORE.into_iter().chain(1..=seeds).collect(),
-        seed => vec![seed],
+    let seeds = seeds_or(1..=if is_long() { SEEDS_LONG } else { SEEDS });
+    let seeds: Vec<u64> = match seeds.start() == seeds.end() {
+        true => seeds.collect(),
+        false => FAILED_BEFORE.into_iter().chain(seeds).collect(),
     };
     let mut reached = Reached::new();
-    for two in seeds.chunks(2) {
-        let beside = two.get(1).copied();
-        let (first, second) =
-            tokio::join!(play_and_tell(two[0], &template, folder.path()), async {
-                match beside {
-                    Some(seed) => play_and_tell(seed, &template, folder.path()).await,
-                    None => Reached::new(),
-                }
-            });
-        for (what, times) in first.into_iter().chain(second) {
+    let mut played = futures_util::stream::iter(seeds.clone())
+        .map(|seed| play_and_tell(seed, &template, folder.path()))
+        .buffer_unordered(AT_ONCE);
+    while let Some(came_to) = played.next().await {
+        for (what, times) in came_to {
             *reached.entry(what).or_default() += times;
         }
     }

@@ -54,7 +54,7 @@ impl Fixture {
 
     async fn open(url: String, folder: Option<tempfile::TempDir>) -> Fixture {
         let clock = Arc::new(ManualClock::new(Timestamp::from_ms(START_MS)));
-        let options = Options { clock: Some(clock.clone()), ..Options::default() };
+        let options = Options { clock: Some(clock.clone()), lanes: 2, ..Options::default() };
         let store = Store::open(&url, options).await.unwrap();
         let market = Market::new(store, log_key(), true);
         Fixture { market, clock, url, _folder: folder }

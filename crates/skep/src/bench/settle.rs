@@ -40,50 +40,43 @@ struct Run {
     node_cpu: f64,
 }
 
-pub(super) async fn measure(time: Duration, stored: u64) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
+pub(super) async fn measure(
+    time: Duration,
+    stored: u64,
+    report: &mut dyn FnMut(Figure) -> Result<()>,
+) -> Result<()> {
     progress("starting PostgreSQL");
     let server = TempPostgres::start().context("PostgreSQL is needed for this figure")?;
     let peer_url = server.create_database("pgbench")?;
     progress("filling pgbench's tables (scale 100)");
     pgbench(&server, &peer_url, &["-i", "-q", "-s", "100"])?;
-    let on_postgres = server.create_database("skep")?;
-    let folder = tempfile::tempdir()?;
-    let on_sqlite = format!("sqlite:{}", folder.path().join("skep.db").display());
     let peer = || -> Result<f64> {
         progress("pgbench, TPC-B-like, 16 clients");
         let seconds = time.as_secs().to_string();
         let flags = ["-M", "prepared", "-c", "16", "-j", "2", "-T", &seconds];
         tps(&pgbench(&server, &peer_url, &flags)?)
     };
-    let mut tps = peer()?;
-    let mut postgres = Stage::open("PostgreSQL", &on_postgres).await?;
+    let before = peer()?;
+    let mut postgres = Stage::open("PostgreSQL", &server.create_database("skep")?).await?;
     let few = postgres.measure(time, STORED_FEW).await?;
-    tps = (tps + peer()?) / 2.0;
-    figures.extend(few.figures("PostgreSQL", tps, Some(0.10)));
+    let tps = (before + peer()?) / 2.0;
+    few.figures("PostgreSQL", tps, Some(0.10)).into_iter().try_for_each(&mut *report)?;
+    postgres.measure_many(time, stored, &few, report).await?;
+    // A million deals take 20 GB: one engine's go before the other's come.
+    drop((postgres, server));
+    let folder = tempfile::tempdir()?;
+    let on_sqlite = format!("sqlite:{}", folder.path().join("skep.db").display());
     let mut sqlite = Stage::open("SQLite", &on_sqlite).await?;
     let few_sqlite = sqlite.measure(time, STORED_FEW).await?;
-    figures.extend(few_sqlite.figures("SQLite", tps, None));
-    figures.push(Figure::new(
+    few_sqlite.figures("SQLite", tps, None).into_iter().try_for_each(&mut *report)?;
+    report(Figure::new(
         "deals on SQLite (peer: deals on PostgreSQL)",
         few_sqlite.deals_per_second,
         few.deals_per_second,
         "deals/s",
         Some(1.0),
-    ));
-    if stored > STORED_FEW {
-        for (stage, before) in [(&mut postgres, &few), (&mut sqlite, &few_sqlite)] {
-            let many = stage.measure(time, stored).await?;
-            figures.push(Figure::new(
-                &format!("deals on {} with {stored} stored (peer: with {STORED_FEW})", stage.name),
-                many.deals_per_second,
-                before.deals_per_second,
-                "deals/s",
-                Some(0.8),
-            ));
-        }
-    }
-    Ok(figures)
+    ))?;
+    sqlite.measure_many(time, stored, &few_sqlite, report).await
 }
 
 impl Run {
@@ -156,8 +149,34 @@ impl Stage {
         Ok(Stage { name, url, node, _folder: folder, cast, stored: 0 })
     }
 
+    /// How the rate changes with what is stored.
+    async fn measure_many(
+        &mut self,
+        time: Duration,
+        stored: u64,
+        few: &Run,
+        report: &mut dyn FnMut(Figure) -> Result<()>,
+    ) -> Result<()> {
+        if stored <= STORED_FEW {
+            return Ok(());
+        }
+        let many = self.measure(time, stored).await?;
+        report(Figure::new(
+            &format!("deals on {} with {stored} stored (peer: with {STORED_FEW})", self.name),
+            many.deals_per_second,
+            few.deals_per_second,
+            "deals/s",
+            Some(0.8),
+        ))
+    }
+
     /// Deals a second with so many stored.
     async fn measure(&mut self, time: Duration, stored: u64) -> Result<Run> {
+        let run = self.run(time, stored).await;
+        run.with_context(|| format!("on {}; the node says:\n{}", self.name, self.node.stderr()))
+    }
+
+    async fn run(&mut self, time: Duration, stored: u64) -> Result<Run> {
         self.fill(stored).await?;
         progress(&format!("complete deals on {}, {CLIENTS} clients", self.name));
         let stop = Arc::new(AtomicBool::new(false));

@@ -106,7 +106,7 @@ impl Plan {
     }
 
     async fn open(&self) -> Result<Store, skep_store::OpenError> {
-        let options = Options { synchronous: self.synchronous, ..Options::default() };
+        let options = Options { synchronous: self.synchronous, lanes: 2, ..Options::default() };
         Store::open(&self.url, options).await
     }
 }

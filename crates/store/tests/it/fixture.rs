@@ -35,14 +35,14 @@ impl Fixture {
 
     async fn open(url: String, folder: Option<tempfile::TempDir>) -> Fixture {
         let clock = Arc::new(ManualClock::new(Timestamp::from_ms(START_MS)));
-        let options = Options { clock: Some(clock.clone()), ..Options::default() };
+        let options = Options { clock: Some(clock.clone()), lanes: 2, ..Options::default() };
         let store = Store::open(&url, options).await.unwrap();
         Fixture { store, clock, url, _folder: folder }
     }
 
     /// A second node on the same database, where the engine can have one.
     pub async fn second_node(&self) -> Store {
-        let options = Options { clock: Some(self.clock.clone()), ..Options::default() };
+        let options = Options { clock: Some(self.clock.clone()), lanes: 2, ..Options::default() };
         Store::open(&self.url, options).await.unwrap()
     }
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use skep_base::{AgentId, Amount, Asset, id::DealId};
 use skep_market::AgentRecord;
 use skep_settle::{Deal, escrow};
-use skep_store::{Account, AccountId, Purpose, RecordKey};
+use skep_store::{Account, AccountId, Purpose, RecordKey, RouteKey, StoredRecord};
 use skep_wire::settle::{
     NewVerifierKey, RemainderPolicy, ReviewStatus, Role, SettlementReceipt, VerificationStatus,
 };
 
-use super::{Reached, Town};
+use super::{DealAndTimer, Reached, Town};
 use crate::fixture::*;
 
 /// The events that tell of a closed escrow, one for each.
@@ -195,19 +195,27 @@ impl Town {
         let accounts = self.market().store().accounts("", 100_000).await.unwrap();
         self.money_is_conserved(&accounts).await?;
         let mut elsewhere = Elsewhere::default();
-        let mut deals = Vec::new();
-        for id in self.deals.clone() {
-            let Some((deal, timer)) = self.deal(id).await else { continue };
-            self.escrow_is_whole(&deal, &accounts).await?;
+        let deals = self.agreed().await;
+        let receipts = self.receipts(&deals).await;
+        for ((deal, _), receipt) in deals.iter().zip(receipts) {
+            self.escrow_is_whole(deal, receipt, &accounts)?;
             match deal.escrow {
-                escrow::State::Held => elsewhere.held(&deal),
-                _ => self.add_debts(&deal, &accounts, &mut elsewhere).await?,
+                escrow::State::Held => elsewhere.held(deal),
+                _ => self.add_debts(deal, &accounts, &mut elsewhere).await?,
             }
-            deals.push((deal, timer));
         }
         self.somebody_will_act(&deals).await?;
         self.promises_are_counted(&deals).await?;
         self.worth_is_right(&accounts, &elsewhere).await
+    }
+
+    async fn receipts(&self, deals: &[DealAndTimer]) -> Vec<Option<StoredRecord>> {
+        let key = |(deal, _): &DealAndTimer| RecordKey {
+            route: RouteKey::of(deal.id),
+            kind: "settlement",
+            id: deal.id.to_string(),
+        };
+        self.market().store().records(deals.iter().map(key).collect()).await.unwrap()
     }
 
     async fn read_log(&mut self) -> Result<(), String> {
@@ -247,7 +255,12 @@ impl Town {
     }
 
     /// An escrow holds what it should, closes once, and is empty then.
-    async fn escrow_is_whole(&mut self, deal: &Deal, accounts: &[Account]) -> Result<(), String> {
+    fn escrow_is_whole(
+        &mut self,
+        deal: &Deal,
+        receipt: Option<StoredRecord>,
+        accounts: &[Account],
+    ) -> Result<(), String> {
         let id = deal.id;
         let account = AccountId::escrow(&id, Asset::USDC);
         let found = accounts.iter().find(|a| a.id == account);
@@ -262,13 +275,14 @@ impl Town {
         if inside != should {
             return Err(format!("{id} should hold {should} and holds {inside}"));
         }
-        let receipt = self.market().settlement(id).await;
         match receipt {
-            Ok(_) if is_held => Err(format!("{id} is held, and has a receipt")),
-            Err(_) if is_held => Ok(()),
-            Err(error) => Err(format!("{id} is closed without a receipt: {error}")),
-            Ok(receipt) if self.book.closed.insert(id) => self.book.close(deal, &receipt),
-            Ok(_) => Ok(()),
+            Some(_) if is_held => Err(format!("{id} is held, and has a receipt")),
+            None if is_held => Ok(()),
+            None => Err(format!("{id} is closed without a receipt")),
+            Some(receipt) if self.book.closed.insert(id) => {
+                self.book.close(deal, &serde_json::from_str(&receipt.body).unwrap())
+            }
+            Some(_) => Ok(()),
         }
     }
 
@@ -301,10 +315,7 @@ impl Town {
     }
 
     /// A held escrow has a timer, or a person is asked.
-    async fn somebody_will_act(
-        &self,
-        deals: &[(Deal, Option<skep_base::Timestamp>)],
-    ) -> Result<(), String> {
+    async fn somebody_will_act(&self, deals: &[DealAndTimer]) -> Result<(), String> {
         let store = self.market().store();
         let mut listed = store.listed("reviews", None, 1000).await.unwrap();
         listed.extend(store.listed("disputes", None, 1000).await.unwrap());
@@ -331,12 +342,12 @@ impl Town {
     }
 
     /// What is open beyond the escrows is what the records of its owners say.
-    async fn promises_are_counted(
-        &self,
-        deals: &[(Deal, Option<skep_base::Timestamp>)],
-    ) -> Result<(), String> {
-        for person in &self.people {
+    async fn promises_are_counted(&self, deals: &[DealAndTimer]) -> Result<(), String> {
+        let keys = self.people.iter().map(|person| RecordKey::own("agent", person.id()));
+        let records = self.market().store().records(keys.collect()).await.unwrap();
+        for (person, record) in self.people.iter().zip(records) {
             let who = person.id();
+            let record: AgentRecord = serde_json::from_str(&record.unwrap().body).unwrap();
             let open = |of: RemainderPolicy, owner: &dyn Fn(&Deal) -> AgentId| -> i64 {
                 let deals = deals.iter().map(|(deal, _)| deal);
                 let counted = deals.filter(|deal| {
@@ -350,9 +361,6 @@ impl Town {
                 open(RemainderPolicy::OnRelease, &|deal| deal.requester),
                 open(RemainderPolicy::Advance, &|deal| deal.provider),
             );
-            let key = RecordKey::own("agent", who);
-            let record = self.market().store().record(key).await.unwrap().unwrap();
-            let record: AgentRecord = serde_json::from_str(&record.body).unwrap();
             let minor =
                 |of: &BTreeMap<Asset, Amount>| of.get(&Asset::USDC).map_or(0, |a| a.minor());
             let is = (minor(&record.open_remainders), minor(&record.open_advances));
@@ -410,19 +418,16 @@ impl Town {
             self.clock.advance(8 * 24 * HOUR);
             self.run_timers().await?;
             self.check().await?;
-            for id in self.deals.clone() {
-                let Some((deal, _)) = self.deal(id).await else { continue };
+            for (deal, _) in self.agreed().await {
                 if deal.is_in_review() {
                     self.decide_finally(&deal).await?;
                     self.check().await?;
                 }
             }
         }
-        for id in self.deals.clone() {
-            if let Some((deal, _)) = self.deal(id).await
-                && deal.escrow == escrow::State::Held
-            {
-                return Err(format!("{id} never closes: {deal:#?}"));
+        for (deal, _) in self.agreed().await {
+            if deal.escrow == escrow::State::Held {
+                return Err(format!("one never closes: {deal:#?}"));
             }
         }
         let report = self.market().store().audit(Box::new(|_, _| {})).await.unwrap();

@@ -461,9 +461,8 @@ impl Town {
             _ => {
                 // Exactly to what is due next.
                 let mut next: Option<Timestamp> = None;
-                for id in self.deals.clone() {
-                    let due = self.deal(id).await.and_then(|(deal, _)| deal.due_at());
-                    let due = due.filter(|due| *due > self.now());
+                for (deal, _) in self.agreed().await {
+                    let due = deal.due_at().filter(|due| *due > self.now());
                     next = [next, due].into_iter().flatten().min();
                 }
                 next.map_or(seconds(1), |next| next.since(self.now()))
@@ -481,10 +480,9 @@ impl Town {
                 break;
             }
         }
-        for id in self.deals.clone() {
-            let Some((deal, _)) = self.deal(id).await else { continue };
+        for (deal, _) in self.agreed().await {
             if deal.due_at().is_some_and(|due| due <= self.now()) {
-                return Err(format!("the timers have run, and {id} is still due: {deal:#?}"));
+                return Err(format!("the timers have run, and one is still due: {deal:#?}"));
             }
         }
         Ok(())
