@@ -338,15 +338,9 @@ pub fn seal_judgement(
     let Judgement { outcome, action, reason, split, supersedes } = judgement;
     let Identity { agent, agent_key, key, kid } = identity;
     let entry = Action {
-        index: 0,
-        action: action.to_owned(),
-        url: None,
-        selector: None,
         success: true,
-        cost_cents: 0,
-        duration_ms: None,
-        timestamp: at,
         data_snippet: Some(reason.clone()),
+        ..Action::begun(0, action, at)
     };
     let bundle = ProofBundle {
         outcome,

@@ -12,5 +12,5 @@ pub use deal::{DealId, ParseUuidError, VerificationId};
 pub use did::{Did, ParseDidError};
 pub use record::{
     Debt, DebtId, Event, EventId, Id, Job, JobId, Kind, Notice, NoticeId, ParseIdError, Receipt,
-    ReceiptId, Request, RequestId, Transfer, TransferId,
+    ReceiptId, Request, RequestId, Session, SessionId, Transfer, TransferId,
 };

@@ -92,6 +92,7 @@ pub fn seal(
         proof_bundle,
         proof_bundle_uri: None,
         kid: Some(bundle.verifier.kid),
+        attachments: Vec::new(),
     })
 }
 

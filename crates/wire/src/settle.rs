@@ -30,8 +30,8 @@ pub use self::{
     },
     schema::{MESSAGES, schema},
     verification::{
-        Action, AgentIdentity, BaselineReport, Context, ErrorReport, Fingerprints, Outcome,
-        ProofBody, ProofBundle, SplitVerdict, Verification, VerificationCallback,
+        Action, AgentIdentity, Attachment, BaselineReport, Context, ErrorReport, Fingerprints,
+        Outcome, ProofBody, ProofBundle, SplitVerdict, Verification, VerificationCallback,
         VerificationRequest, VerificationSpec, VerificationStatus, VerifierStamp,
     },
     verifier::{EngineOffer, NewVerifierKey, RegisterVerifier, Verifier, VerifierKey},
@@ -58,6 +58,12 @@ pub mod engine {
     pub const HTTP: &str = "http";
     pub const API: &str = "api";
     pub const ARTIFACT: &str = "artifact";
+    /// A real browser.
+    pub const BROWSER: &str = "browser";
+    /// A language model with a rubric.
+    pub const LLM: &str = "llm";
+    /// Several engines: all, any, at least n, or in order.
+    pub const COMPOSITE: &str = "composite";
     /// A reviewer decides.
     pub const HUMAN: &str = "human";
     /// The requester decides.

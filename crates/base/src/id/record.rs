@@ -40,6 +40,7 @@ kinds! {
     Job, JobId, "job";
     /// A signed statement of what was done and paid.
     Receipt, ReceiptId, "rcpt";
+    Session, SessionId, "sess";
     /// One call to the HTTP interface.
     Request, RequestId, "req";
     /// Something the node owes the outside world and must still do.

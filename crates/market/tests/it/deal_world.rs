@@ -475,17 +475,8 @@ pub fn bundle(
     outcome: Outcome,
     now: Timestamp,
 ) -> ProofBundle {
-    let action = Action {
-        index: 0,
-        action: "READ".to_owned(),
-        url: None,
-        selector: None,
-        success: outcome.passed(),
-        cost_cents: 0,
-        duration_ms: Some(3),
-        timestamp: now,
-        data_snippet: None,
-    };
+    let action =
+        Action { success: outcome.passed(), duration_ms: Some(3), ..Action::begun(0, "READ", now) };
     ProofBundle {
         format: String::new(),
         verification_id: request.verification_id,

@@ -89,16 +89,11 @@ impl<'a> Record<'a> {
 
     pub(crate) fn start(&mut self, action: &str, url: Option<&str>, selector: Option<&str>) {
         self.step_since = Instant::now();
+        let begun = Action::begun(self.actions.len(), action, self.clock.now());
         self.actions.push(Action {
-            index: u32::try_from(self.actions.len()).unwrap_or(u32::MAX),
-            action: action.to_owned(),
             url: url.map(str::to_owned),
             selector: selector.map(str::to_owned),
-            success: false,
-            cost_cents: 0,
-            duration_ms: None,
-            timestamp: self.clock.now(),
-            data_snippet: None,
+            ..begun
         });
     }
 

@@ -9,6 +9,7 @@ use skep_base::{
 };
 
 use super::delivery::Artifact;
+use crate::conduit::CostCategory;
 
 /// What a verifier is to check: the frozen terms, with what the delivery filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +109,59 @@ pub struct Action {
     pub timestamp: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_snippet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_category: Option<CostCategory>,
+    /// What it was given, passwords and the like left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// Of all that it gave, where that is more than the snippet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub data_sha256: Option<Hash32>,
+    /// A PNG among the attachments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub screenshot_sha256: Option<Hash32>,
+    /// Of the page afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub fingerprint: Option<Hash32>,
+}
+
+impl Action {
+    /// A step that has just begun.
+    pub fn begun(index: usize, action: &str, timestamp: Timestamp) -> Action {
+        Action {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            action: action.to_owned(),
+            url: None,
+            selector: None,
+            success: false,
+            cost_cents: 0,
+            duration_ms: None,
+            timestamp,
+            data_snippet: None,
+            cost_category: None,
+            input: None,
+            data_sha256: None,
+            screenshot_sha256: None,
+            fingerprint: None,
+        }
+    }
+}
+
+/// Something too large for a log, named there by its hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Attachment {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub sha256: Hash32,
+    /// `image/png`, `text/plain`, …
+    pub media_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Base64.
+    pub data: String,
 }
 
 /// A page before and after.
@@ -267,6 +321,9 @@ pub struct VerificationCallback {
     /// Which of the verifier's keys signed, where no bundle says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kid: Option<String>,
+    /// What the bundle's actions name by hash.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
 }
 
 /// 4.3, and REJECTED for a person's no (decision 29).
