@@ -74,4 +74,34 @@ mod tests {
         let foreign = [(1, "00".to_owned())];
         assert!(matches!(pending(SQLITE, &foreign), Err(OpenError::ForeignSchema { .. })));
     }
+
+    #[test]
+    fn records_of_an_older_database_move_into_pages() {
+        let mut conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(
+            "create table schema_migrations (
+                 number integer primary key, name text not null, fingerprint text not null) strict",
+        )
+        .unwrap();
+        for old in &SQLITE[..2] {
+            conn.execute_batch(old.sql).unwrap();
+            conn.execute(
+                "insert into schema_migrations (number, name, fingerprint) values (?1, ?2, ?3)",
+                (old.number, old.name, old.fingerprint().to_string()),
+            )
+            .unwrap();
+        }
+        let body = "x".repeat(3000);
+        for id in 0..50 {
+            let sql = "insert into records values ('r', 'deal', ?1, 7, ?2, 9)";
+            conn.execute(sql, (id.to_string(), &body)).unwrap();
+        }
+        crate::sqlite::migrate(&mut conn).unwrap();
+        let kept = "select count(*) from records
+                    where route_key = 'r' and kind = 'deal' and version = 7 and body = ?1";
+        let found: i64 = conn.query_row(kept, [&body], |row| row.get(0)).unwrap();
+        assert_eq!(found, 50);
+        let twice = "insert into records values ('r', 'deal', '1', 8, 'y', 9)";
+        assert!(conn.execute(twice, []).is_err(), "a key can be there twice");
+    }
 }
