@@ -179,6 +179,12 @@ impl Stage {
     async fn run(&mut self, time: Duration, stored: u64) -> Result<Run> {
         self.fill(stored).await?;
         progress(&format!("complete deals on {}, {CLIENTS} clients", self.name));
+        // Connections, plans and caches of the first moments are nobody's usual case.
+        self.deal_for(time / 4).await?;
+        self.deal_for(time).await
+    }
+
+    async fn deal_for(&mut self, time: Duration) -> Result<Run> {
         let stop = Arc::new(AtomicBool::new(false));
         let times: Arc<Mutex<Times>> = Arc::default();
         let (client, node) = (cpu("self")?, cpu(&self.node.pid().to_string())?);

@@ -4,7 +4,7 @@
 //! head of the log numbers what has been committed since, in batches; any node may, one at a time
 //! does.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Object, Pool};
 use skep_base::{Hash32, Timestamp};
@@ -36,8 +36,7 @@ const NUMBER: &str = "
     select * from unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[])";
 const FORGET: &str = "delete from events_unnumbered where arrival = any($1)";
 const TELL: &str = "
-    insert into inbox (agent_id, seq) select * from unnest($1::text[], $2::bigint[])
-    on conflict do nothing";
+    insert into inbox (agent_id, seq) select * from unnest($1::text[], $2::bigint[])";
 const MOVE_HEAD: &str = "
     with hit as (update log_head set seq = $1, hash = $2 where one = 1 and seq = $3 returning 1)
     select must_change((select count(*) from hit), 1), pg_notify('skep_events', $4)";
@@ -106,7 +105,8 @@ async fn number_on(client: &Object) -> Result<(Head, bool), String> {
         hashes.push(head.hash.as_bytes().to_vec());
         routes.push(event.route.as_str().to_owned());
         ids.push(event.id.to_string());
-        for agent in row.get::<_, Vec<String>>(6) {
+        let once: BTreeSet<String> = row.get::<_, Vec<String>>(6).into_iter().collect();
+        for agent in once {
             told.push(agent);
             told_seqs.push(head.seq);
         }
