@@ -34,6 +34,9 @@ use crate::{
 /// Calls that wait for a lane. Past that, callers wait to be let in.
 const QUEUE_MAX: usize = 4096;
 
+/// Connections beside the lanes': for reads, jobs and the sequencer.
+const READERS: usize = 8;
+
 /// A PostgreSQL database with this node's lanes and its sequencer.
 #[derive(Debug)]
 pub(crate) struct Postgres {
@@ -48,7 +51,7 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(crate) async fn open(url: &str, options: Options) -> Result<Postgres, OpenError> {
         let config = connect::prepare(url).await?;
-        let pool = connect::pool(config, options.lanes + 8)?;
+        let pool = connect::pool(config.clone(), READERS)?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         let written = Arc::new(Notify::new());
@@ -57,14 +60,14 @@ impl Postgres {
         let mut tasks = Vec::new();
         for _ in 0..options.lanes.max(1) {
             let lane = Lane {
-                pool: pool.clone(),
+                pool: connect::pool(config.clone(), 1)?,
                 queue: waiting.clone(),
                 written: written.clone(),
                 clock: options.clock.clone(),
                 commits: commits.clone(),
                 last_now: Timestamp::from_ms(0),
             };
-            tasks.push(tokio::spawn(lane.run()).abort_handle());
+            lane.start()?;
         }
         let sequencer = sequencer::run(pool.clone(), written, head_seen);
         tasks.push(tokio::spawn(sequencer).abort_handle());

@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 
 use super::{describe, flush, load, load::Wanted};
 use crate::{
-    error::StoreError,
+    error::{OpenError, StoreError},
     group::{Commits, Group},
     turn::{Bug, Call, Outcome},
 };
@@ -74,7 +74,17 @@ impl GroupError {
 }
 
 impl Lane {
-    pub(super) async fn run(mut self) {
+    /// Runs the lane on a thread of its own, its connection too: everybody waits for it, so it
+    /// waits behind nobody's request. It ends when the store is closed and the queue is empty.
+    pub(super) fn start(self) -> Result<(), OpenError> {
+        let failed = |e: std::io::Error| OpenError::Failed(e.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let named = std::thread::Builder::new().name("skep-lane".to_owned());
+        named.spawn(move || runtime.block_on(self.run())).map(drop).map_err(failed)
+    }
+
+    async fn run(mut self) {
         while let Some(group) = self.next_group().await {
             self.serve(group).await;
         }
