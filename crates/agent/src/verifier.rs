@@ -300,7 +300,8 @@ impl Verifier {
             agent_identity: Some(proof::identify(*agent, agent_key, completed_at)),
             ..blank(request, stamp(*agent, kid), (started_at, completed_at))
         };
-        proof::seal(bundle, examined.extracted_content, key)
+        let sealed = proof::seal(bundle, examined.extracted_content, key)?;
+        Ok(VerificationCallback { attachments: examined.attachments, ..sealed })
     }
 }
 

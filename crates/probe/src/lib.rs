@@ -24,5 +24,5 @@ pub mod egress;
 
 pub use self::{
     egress::{Egress, EgressError, Fetched, Lookup, Policy, Request},
-    engine::{Engines, Examination},
+    engine::{ApiKey, Engines, Examination, LlmConfig, LlmStyle, known_offers},
 };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use skep_base::hash::sha256;
-use skep_probe::{Engines, Policy};
+use skep_probe::Policy;
 use skep_wire::settle::EXTRACT_LEN_MAX;
 
 use crate::fixture::{
@@ -193,9 +193,9 @@ async fn a_long_extract_is_cut_and_still_judged_in_full() {
 
 #[tokio::test]
 async fn the_engines_offer_what_their_logs_can_hold() {
-    let offers = Engines::offers();
+    let offers = engines().offers();
     let kinds: Vec<&str> = offers.iter().map(|offer| offer.kind.as_str()).collect();
-    assert_eq!(kinds, ["http", "api", "artifact"]);
+    assert_eq!(kinds, ["http", "api", "artifact", "composite"]);
     let server = site().await;
     let mut request = asking("http", Some(server.url("/page")), &json!({"expected_content": "c"}));
     request.spec.fingerprint_delta = true;
