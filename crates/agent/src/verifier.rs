@@ -271,7 +271,8 @@ impl Verifier {
         }
         let Some(url) = &agreement.criteria.url else { return Ok(true) };
         let selector = agreement.criteria.selector.as_deref();
-        match self.engines.fingerprint(url, selector).await {
+        let kind = agreement.criteria.kind.as_deref().unwrap_or_default();
+        match self.engines.fingerprint(kind, url, selector).await {
             Ok(fingerprint) => desk.baseline(id, fingerprint).await.map(|()| true),
             Err(error) => {
                 tracing::info!(code = error.code, %id, "no baseline could be taken yet");

@@ -114,15 +114,17 @@ impl Engines {
         record.close(result.unwrap_or_else(|_| Err(Stop::timeout())))
     }
 
-    /// The fingerprint of a page before the work, as an examination will take it afterwards. What
+    /// The fingerprint of a page before the work, as an examination by the engine `kind` will take
+    /// it afterwards. What
     /// is not there yet (the page, or what the selector names) is taken as an empty text.
     pub async fn fingerprint(
         &self,
+        kind: &str,
         url: &str,
         selector: Option<&str>,
     ) -> Result<Hash32, ErrorReport> {
         let bench = self.bench(BASELINE_MAX);
-        let taken = tokio::time::timeout(BASELINE_MAX, bench.baseline(url, selector)).await;
+        let taken = tokio::time::timeout(BASELINE_MAX, bench.baseline(kind, url, selector)).await;
         taken.unwrap_or_else(|_| Err(Stop::timeout())).map_err(|stop| match stop {
             Stop::Error(report) => report,
             Stop::Failed(detail) => ErrorReport { code: "bad_content".to_owned(), detail },
@@ -245,7 +247,12 @@ impl Bench {
         Ok(())
     }
 
-    async fn baseline(&self, url: &str, selector: Option<&str>) -> Result<Hash32, Stop> {
+    async fn baseline(
+        &self,
+        _kind: &str,
+        url: &str,
+        selector: Option<&str>,
+    ) -> Result<Hash32, Stop> {
         let selector = selector.map(str::to_owned);
         let selection =
             self.work(move || selector.as_deref().map(Selection::parse).transpose()).await?;

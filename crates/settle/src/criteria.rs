@@ -209,7 +209,7 @@ mod tests {
         assert!(refused(json!({"type": "composite", "custom": {"mode": "all"}})).contains("of"));
         let beside = json!({"type": "composite", "selector": "p", "custom": composite});
         assert!(refused(beside).contains("in its parts"));
-        assert!(refused(json!({"type": "browser", "custom": {"steps": 7}})).contains("steps"));
+        assert!(refused(json!({"type": "browser", "custom": {"steps": 7}})).contains("custom"));
         let agreed = freeze(&hints(json!({"type": "composite", "custom": composite})));
         assert_eq!(engines(&agreed), ["artifact", "composite"]);
         let beside = hints(json!({"expected_content": "y"}));

@@ -139,7 +139,7 @@ async fn this_machine_is_not_examined_for_strangers() {
 async fn a_change_is_told_from_its_baseline() {
     let server = site().await;
     let engines = engines();
-    let baseline = engines.fingerprint(&server.url("/page"), Some("h1")).await.unwrap();
+    let baseline = engines.fingerprint("http", &server.url("/page"), Some("h1")).await.unwrap();
     // Folded as a content check folds it.
     assert_eq!(baseline, sha256("café central".as_bytes()));
 
@@ -163,11 +163,11 @@ async fn a_baseline_can_be_taken_of_what_is_not_there_yet() {
     let server = site().await;
     let engines = engines();
     let nothing = Ok(sha256(b""));
-    assert_eq!(engines.fingerprint(&server.url("/page"), Some("#new")).await, nothing);
-    assert_eq!(engines.fingerprint(&server.url("/404"), None).await, nothing);
-    let whole = engines.fingerprint(&server.url("/page"), None).await.unwrap();
+    assert_eq!(engines.fingerprint("http", &server.url("/page"), Some("#new")).await, nothing);
+    assert_eq!(engines.fingerprint("http", &server.url("/404"), None).await, nothing);
+    let whole = engines.fingerprint("http", &server.url("/page"), None).await.unwrap();
     assert_eq!(whole, sha256("café central 12 eur 14 eur".as_bytes()));
-    let image = engines.fingerprint(&server.url("/image"), None).await.unwrap();
+    let image = engines.fingerprint("http", &server.url("/image"), None).await.unwrap();
     assert_eq!(image, sha256(b"\x89PNG\r\n\x1a\n\0\0"));
     for (path, selector, code) in [
         ("/page", Some("h1["), "bad_selector"),
@@ -175,7 +175,7 @@ async fn a_baseline_can_be_taken_of_what_is_not_there_yet() {
         ("/inside", None, "refused_address"),
         ("/text", Some("$.a"), "bad_content"),
     ] {
-        let report = engines.fingerprint(&server.url(path), selector).await.unwrap_err();
+        let report = engines.fingerprint("http", &server.url(path), selector).await.unwrap_err();
         assert_eq!(report.code, code);
     }
 }
