@@ -269,10 +269,10 @@ impl Verifier {
         if agreement.baseline_taken || agreement.delivered_at.is_some() {
             return Ok(true);
         }
-        let Some(url) = &agreement.criteria.url else { return Ok(true) };
-        let selector = agreement.criteria.selector.as_deref();
-        let kind = agreement.criteria.kind.as_deref().unwrap_or_default();
-        match self.engines.fingerprint(kind, url, selector).await {
+        if agreement.criteria.url.is_none() {
+            return Ok(true);
+        }
+        match self.engines.fingerprint(&agreement.criteria).await {
             Ok(fingerprint) => desk.baseline(id, fingerprint).await.map(|()| true),
             Err(error) => {
                 tracing::info!(code = error.code, %id, "no baseline could be taken yet");

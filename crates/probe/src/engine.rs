@@ -5,16 +5,17 @@
 //! moves on the first two only.
 
 mod artifact;
-mod check;
+mod browser;
+pub(crate) mod check;
 mod composite;
-mod criteria;
+pub(crate) mod criteria;
 mod html;
 mod http;
-mod json;
+pub(crate) mod json;
 mod llm;
 mod media;
 mod offers;
-mod record;
+pub(crate) mod record;
 mod schema;
 
 use std::{
@@ -24,8 +25,8 @@ use std::{
 
 use skep_base::{Clock, Hash32};
 use skep_wire::settle::{
-    Action, Artifact, Attachment, EXTRACT_LEN_MAX, EngineOffer, ErrorReport, Fingerprints, Outcome,
-    VerificationRequest, VerificationSpec, engine,
+    Action, Artifact, Attachment, EXTRACT_LEN_MAX, EngineOffer, ErrorReport, Fingerprints, Hints,
+    Outcome, VerificationRequest, VerificationSpec, engine,
 };
 use tokio::sync::Semaphore;
 
@@ -39,12 +40,17 @@ pub use self::{
     llm::{ApiKey, LlmConfig, LlmStyle},
     offers::known_offers,
 };
-use crate::egress::{Egress, EgressError};
+use crate::{
+    browser::Browsers,
+    egress::{Egress, EgressError},
+};
 
 /// The longest that an examination takes, whatever the request allows.
 const EXAMINATION_MAX: Duration = Duration::from_secs(120);
 /// The longest that a baseline takes.
 const BASELINE_MAX: Duration = Duration::from_secs(30);
+/// The same with a browser, which has to start and may have to wait for the page.
+const BROWSER_BASELINE_MAX: Duration = Duration::from_secs(60);
 /// How many documents are worked on at once. One that cannot be stopped takes a place for good
 /// until it is done, and no more than that.
 const WORK_AT_ONCE: usize = 4;
@@ -79,11 +85,13 @@ pub struct Engines {
     clock: Arc<dyn Clock>,
     places: Arc<Semaphore>,
     llm: Option<Arc<Llm>>,
+    browsers: Option<Browsers>,
 }
 
 impl Engines {
     pub fn new(egress: Egress, clock: Arc<dyn Clock>) -> Engines {
-        Engines { egress, clock, places: Arc::new(Semaphore::new(WORK_AT_ONCE)), llm: None }
+        let places = Arc::new(Semaphore::new(WORK_AT_ONCE));
+        Engines { egress, clock, places, llm: None, browsers: None }
     }
 
     /// The same with a language model.
@@ -91,12 +99,17 @@ impl Engines {
         Ok(Engines { llm: Some(Arc::new(Llm::new(config)?)), ..self })
     }
 
+    /// The same with browsers, which reach what their own client reaches.
+    pub fn with_browsers(self, browsers: Browsers) -> Engines {
+        Engines { browsers: Some(browsers), ..self }
+    }
+
     /// What a verifier with these engines registers (11.2): only those that can run here.
     pub fn offers(&self) -> Vec<EngineOffer> {
         let mut offers = known_offers();
         offers.retain(|offer| match offer.kind.as_str() {
             engine::LLM => self.llm.is_some(),
-            engine::BROWSER => false,
+            engine::BROWSER => self.browsers.is_some(),
             _ => true,
         });
         offers
@@ -114,17 +127,16 @@ impl Engines {
         record.close(result.unwrap_or_else(|_| Err(Stop::timeout())))
     }
 
-    /// The fingerprint of a page before the work, as an examination by the engine `kind` will take
-    /// it afterwards. What
-    /// is not there yet (the page, or what the selector names) is taken as an empty text.
-    pub async fn fingerprint(
-        &self,
-        kind: &str,
-        url: &str,
-        selector: Option<&str>,
-    ) -> Result<Hash32, ErrorReport> {
-        let bench = self.bench(BASELINE_MAX);
-        let taken = tokio::time::timeout(BASELINE_MAX, bench.baseline(kind, url, selector)).await;
+    /// The fingerprint of the page that the criteria name, before the work and as an examination
+    /// will take it afterwards. What is not there yet (the page, or what the selector names) is
+    /// taken as an empty text.
+    pub async fn fingerprint(&self, criteria: &Hints) -> Result<Hash32, ErrorReport> {
+        let limit = match criteria.kind.as_deref() {
+            Some(engine::BROWSER) => BROWSER_BASELINE_MAX,
+            _ => BASELINE_MAX,
+        };
+        let bench = self.bench(limit);
+        let taken = tokio::time::timeout(limit, bench.baseline(criteria)).await;
         taken.unwrap_or_else(|_| Err(Stop::timeout())).map_err(|stop| match stop {
             Stop::Error(report) => report,
             Stop::Failed(detail) => ErrorReport { code: "bad_content".to_owned(), detail },
@@ -137,6 +149,7 @@ impl Engines {
             places: Arc::clone(&self.places),
             deadline: Deadline(Instant::now() + limit),
             llm: self.llm.clone(),
+            browsers: self.browsers.clone(),
         }
     }
 }
@@ -147,6 +160,7 @@ struct Bench {
     places: Arc<Semaphore>,
     deadline: Deadline,
     llm: Option<Arc<Llm>>,
+    browsers: Option<Browsers>,
 }
 
 impl Bench {
@@ -161,6 +175,7 @@ impl Bench {
             engine::HTTP | "url" => http::examine_page(self, record, spec).await.map(|_| ()),
             engine::API => http::examine_api(self, record, spec).await,
             engine::ARTIFACT => artifact::examine(self, record, spec, artifacts).await,
+            engine::BROWSER => browser::examine(self, record, spec).await,
             engine::LLM => llm::examine(self, record, spec, artifacts).await,
             engine::COMPOSITE => composite::examine(self, record, spec, artifacts).await,
             other => {
@@ -247,15 +262,15 @@ impl Bench {
         Ok(())
     }
 
-    async fn baseline(
-        &self,
-        _kind: &str,
-        url: &str,
-        selector: Option<&str>,
-    ) -> Result<Hash32, Stop> {
-        let selector = selector.map(str::to_owned);
+    async fn baseline(&self, hints: &Hints) -> Result<Hash32, Stop> {
+        let selector = hints.selector.clone();
         let selection =
             self.work(move || selector.as_deref().map(Selection::parse).transpose()).await?;
+        let url = hints.url.as_deref();
+        let url = url.ok_or_else(|| Stop::error("no_url", "the criteria name no address"))?;
+        if hints.kind.as_deref() == Some(engine::BROWSER) {
+            return browser::baseline(self, hints, url).await;
+        }
         let fetched = self.egress.get(url).await?;
         let content_type = fetched.content_type().map(str::to_owned);
         let bytes = match fetched.status {

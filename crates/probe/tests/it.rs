@@ -6,6 +6,8 @@
 mod api;
 #[path = "it/artifact.rs"]
 mod artifact;
+#[path = "it/browser.rs"]
+mod browser;
 #[path = "it/composite.rs"]
 mod composite;
 #[path = "it/egress.rs"]
@@ -16,6 +18,8 @@ mod fixture;
 mod limits;
 #[path = "it/llm.rs"]
 mod llm;
+#[path = "it/look.rs"]
+mod look;
 #[path = "it/page.rs"]
 mod page;
 #[path = "it/rebinding.rs"]

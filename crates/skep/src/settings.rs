@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 22] = [
+pub const KNOWN: [(&str, &str); 23] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -27,6 +27,7 @@ pub const KNOWN: [(&str, &str); 22] = [
     ("rate_limits", "on or off; default: on, but off with --dev"),
     ("accredited", "agents that the marketplace picks to verify, and reviewers; by commas"),
     ("verifier", "on or off: the verifier inside the node; default: on"),
+    ("chromium", "the program of Chromium, for the engine browser; default: looked for in PATH"),
     ("llm_url", "where a language model's API is, for the engine llm; default: no such engine"),
     ("llm_model", "the model's name there"),
     ("llm_style", "openai or anthropic: the API that llm_url speaks; default: openai"),

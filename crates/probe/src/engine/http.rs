@@ -60,7 +60,7 @@ async fn answer(
     Ok(extract)
 }
 
-fn address(spec: &VerificationSpec) -> Result<&str, Stop> {
+pub(super) fn address(spec: &VerificationSpec) -> Result<&str, Stop> {
     spec.url.as_deref().ok_or_else(|| Stop::error("no_url", "the request names no address"))
 }
 

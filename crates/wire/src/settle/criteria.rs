@@ -67,6 +67,9 @@ impl BrowserSteps {
             return Ok(BrowserSteps::default());
         };
         let steps: BrowserSteps = read(Some(custom))?;
+        if let Some(field) = ["equals", "json_schema"].iter().find(|f| custom.get(f).is_some()) {
+            return Err(format!("{field} is for the engines http, api and artifact"));
+        }
         if steps.steps.len() > STEPS_MAX {
             return Err(format!("there are at most {STEPS_MAX} steps"));
         }
@@ -273,6 +276,7 @@ mod tests {
         let click = json!({"action": "CLICK", "selector": "#go"});
         let good = json!({"wait_for": "#done", "steps": [click], "status": 200});
         assert_eq!(check_custom("browser", Some(&good)), Ok(()));
+        assert!(problem("browser", json!({"equals": 1})).contains("http"));
         assert!(problem("browser", json!({"steps": [{"action": "FLY"}]})).contains("FLY"));
         assert!(problem("browser", json!({"steps": vec![click; 21]})).contains("at most 20"));
     }
