@@ -3,6 +3,7 @@
 
 mod accept;
 mod act;
+mod attachments;
 mod default;
 mod deliver;
 mod money;

@@ -168,6 +168,10 @@ impl Market {
         }
         let attempt = record.deal.attempt(id.attempt()).ok_or(unknown)?;
         let request = self.request_of(&record.deal, attempt, next(&mut records)?);
+        let callback = match next(&mut records)? {
+            Some(stored) => Some(self.with_data(&id, stored).await?),
+            None => None,
+        };
         let far = Timestamp::from_ms(i64::from(i32::MAX) * 1000);
         Ok(Verification {
             verification_id: id,
@@ -179,7 +183,7 @@ impl Market {
             failure_reason: attempt.failure_reason.clone(),
             supersedes: attempt.supersedes,
             request,
-            callback: next(&mut records)?,
+            callback,
         })
     }
 
