@@ -87,9 +87,7 @@ impl Page {
         stage.opening();
         let made = link.call(None, "Target.createTarget", json!({"url": "about:blank"})).await;
         let target = made.as_ref().ok().and_then(|made| made["targetId"].as_str());
-        for strange in stage.opened(target) {
-            link.tell(None, "Target.closeTarget", &json!({"targetId": strange}));
-        }
+        stage.opened(link, target);
         let target = target.unwrap_or_default().to_owned();
         made?;
         let attach = json!({"targetId": target, "flatten": true});
