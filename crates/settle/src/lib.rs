@@ -15,6 +15,7 @@ pub mod negotiation;
 pub mod offer;
 pub mod proof;
 pub mod review;
+pub mod session_proof;
 pub mod terms;
 pub mod verification;
 
