@@ -7,9 +7,11 @@
 //! verdict, both parties or an agreed deadline moves money.
 
 pub mod agreement;
+pub mod aivs;
 pub mod criteria;
 pub mod deal;
 pub mod escrow;
+pub mod evidence;
 pub mod money;
 pub mod negotiation;
 pub mod offer;
