@@ -24,7 +24,7 @@ use crate::{
 
 /// What nothing in a bundle vouches for.
 pub const NOT_COVERED: [&str; 2] = [
-    "everything but seven fields of each row in a bundle whose manifest names no files by hash: the \
+    "everything but seven fields of each row where the manifest names no files by hash: the \
      published hashes cover id, session, action, tool, cost, time and order",
     "merkle_tree.json, and verify.py in a bundle that another program made",
 ];

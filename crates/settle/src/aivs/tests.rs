@@ -94,7 +94,7 @@ fn run_verify_py(files: &Files, without_cryptography: bool) -> (bool, String) {
     (code == 0, text)
 }
 
-/// Every byte of a file changed in turn, all in one process, because starting Python takes its time.
+/// Every byte of a file changed in turn, in one process, because starting Python takes time.
 const EVERY_BYTE: &str = "
 import contextlib, io, pathlib, runpy, sys
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use flate2::{Compression, GzBuilder, read::GzDecoder};
+use flate2::{Compression, GzBuilder, bufread::GzDecoder};
 use skep_base::Timestamp;
 use skep_settle::aivs::{BUNDLE_LEN_MAX, FOLDER, Files, NAMES};
 
