@@ -25,6 +25,7 @@ pub mod code;
 pub mod config;
 mod connection;
 mod docs;
+mod evidence;
 mod extract;
 mod failure;
 mod frame;
@@ -43,6 +44,7 @@ pub use self::{
     code::Code,
     config::{Config, Limits, Rate, Rates, TlsFiles},
     connection::Drained,
+    evidence::session_page,
     metrics::install as install_metrics,
     problem::ApiError,
     server::{Server, StartError},

@@ -7,6 +7,7 @@ mod health;
 mod node;
 mod operators;
 mod pages;
+mod proofs;
 mod transfers;
 mod verifications;
 mod wallets;
@@ -104,6 +105,8 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(verifications::reviews))
         .routes(routes!(verifications::review))
         .routes(routes!(verifications::decide))
+        .routes(routes!(proofs::page))
+        .routes(routes!(proofs::attachment))
         .routes(routes!(events::list))
         .routes(routes!(events::head))
         .routes(routes!(node::keys))

@@ -8,6 +8,7 @@ mod default;
 mod deliver;
 mod money;
 mod negotiate;
+mod page;
 mod refusal;
 mod review;
 mod standing;
@@ -18,7 +19,7 @@ mod view;
 
 use serde::{Deserialize, Serialize};
 use skep_base::{
-    AgentId, Timestamp,
+    AgentId, Hash32, Timestamp,
     id::{DealId, JobId, VerificationId},
 };
 use skep_settle::{
@@ -32,8 +33,8 @@ use skep_wire::settle::{
     AgreementStatus, EscrowStatus, NegotiationStatus, RefundReason, VerificationStatus,
 };
 
-pub use self::refusal::DealRefusal;
 pub(crate) use self::{default::DEFAULT_JOB, timer::TICK_JOB, verifiers::Directory};
+pub use self::{page::ProofView, refusal::DealRefusal};
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice::tell,
     transfer::not_frozen,
@@ -91,6 +92,11 @@ pub(crate) fn settlement_record_key(deal: &DealId) -> RecordKey {
 pub(crate) fn proof_key(verification: &VerificationId) -> RecordKey {
     let route = RouteKey::of(verification.deal());
     RecordKey { route, kind: "proof", id: verification.to_string() }
+}
+
+/// Where something lies that an action of a deal's verifier names by its hash.
+pub(crate) fn attachment_key(deal: &DealId, sha256: &Hash32) -> RecordKey {
+    RecordKey { route: RouteKey::of(deal), kind: "attachment", id: sha256.to_string() }
 }
 
 /// What the log says of a step of a deal.

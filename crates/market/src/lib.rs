@@ -25,7 +25,7 @@ use skep_store::Store;
 
 pub use self::{
     answer::{Answered, Failure, Guarded, Refusal},
-    deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer},
+    deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     register::{OperatorRecord, check_webhook},

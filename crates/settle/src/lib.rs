@@ -7,14 +7,17 @@
 //! verdict, both parties or an agreed deadline moves money.
 
 pub mod agreement;
+pub mod aivs;
 pub mod criteria;
 pub mod deal;
 pub mod escrow;
+pub mod evidence;
 pub mod money;
 pub mod negotiation;
 pub mod offer;
 pub mod proof;
 pub mod review;
+pub mod session_proof;
 pub mod terms;
 pub mod verification;
 

@@ -1,5 +1,7 @@
 //! `skep proof`: take a verdict out of a marketplace, and check one without asking any.
 
+pub mod aivs_file;
+mod archive;
 mod export;
 
 use std::{
@@ -11,7 +13,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use skep_base::ed25519::PublicKey;
-use skep_settle::proof::file::{Mark, NOT_COVERED, Pins, Report, verify_file};
+use skep_settle::{
+    aivs,
+    evidence::Evidence,
+    proof::file::{Check, Mark, NOT_COVERED, Pins, Report},
+    session_proof,
+};
 
 use crate::{
     deal::words::{print_json, word},
@@ -19,9 +26,9 @@ use crate::{
 };
 
 /// The largest file that is read.
-const FILE_LEN_MAX: usize = 4 * 1024 * 1024;
+const FILE_LEN_MAX: usize = 16 * 1024 * 1024;
 
-/// Proofs of verdicts: export one as a file, and check a file offline
+/// Proofs of verdicts and sessions: export one as a file, and check a file offline
 #[derive(Debug, Args)]
 pub struct ProofArgs {
     #[command(subcommand)]
@@ -38,10 +45,11 @@ enum ProofCommand {
 
 #[derive(Debug, Args)]
 struct Verify {
-    /// The file; - reads stdin
+    /// The file, or the folder of an unpacked AIVS bundle; - reads stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The verifier's key that must have signed
+    /// The key that must have signed: the verifier's, the gateway's for a session, or the
+    /// exporter's for an AIVS bundle that holds no proof
     #[arg(long, value_name = "BASE64URL")]
     key: Option<PublicKey>,
     /// The marketplace's key that must have signed the receipt
@@ -50,22 +58,28 @@ struct Verify {
 }
 
 fn verify_help() -> String {
-    let list: Vec<String> = NOT_COVERED.iter().map(|line| format!("  - {line}")).collect();
+    let list =
+        |lines: &[&str]| lines.iter().map(|line| format!("  - {line}\n")).collect::<String>();
     format!(
         "Examples:
   skep proof verify proof.json
   skep proof verify proof.json --key BASE64URL --marketplace-key BASE64URL --json
+  skep proof verify aivs_proof_01921f3a_1794733200.tar.gz
 
-Exits 1 if anything does not hold. Without --key and --marketplace-key the keys come from the file
-itself: that shows that nothing was changed since they signed, not whose keys they are. A verifier's
-keys are at GET /vcap/v1/verifiers/ADDRESS, a marketplace's at GET /.well-known/skep-keys; note them
-when you meet it.
+Reads proof files of verdicts, proofs of sessions, and AIVS bundles as archives or folders, those of
+other programs too. Exits 1 if anything does not hold. Without --key and --marketplace-key the keys
+come from the file itself: that shows that nothing was changed since they signed, not whose keys
+they are. A verifier's keys are at GET /vcap/v1/verifiers/ADDRESS, a marketplace's at
+GET /.well-known/skep-keys; note them when you meet it.
 
 Not covered, so that a change there is not noticed:
-{}
-White space and the order of keys mean nothing in JSON. Of the work the file holds what the verifier
+{}In a session's proof:
+{}In an AIVS bundle:
+{}White space and the order of keys mean nothing in JSON. Of the work the file holds what the verifier
 extracted; the SHA-256 of each piece that it looked at is in the bundle's artifact_hashes.",
-        list.join("\n")
+        list(&NOT_COVERED),
+        list(&session_proof::NOT_COVERED),
+        list(&aivs::check::NOT_COVERED),
     )
 }
 
@@ -87,29 +101,82 @@ impl ProofArgs {
 
 impl Verify {
     fn run(self, json: bool, out: &mut dyn Write) -> Result<()> {
-        let bytes = read(&self.file)?;
         let pins = Pins { verifier: self.key, marketplace: self.marketplace_key };
-        let report = verify_file(&bytes, &pins);
-        match json {
-            true => print_json(out, &report)?,
-            false => print(&report, &pins, out)?,
+        let files = match self.file.is_dir() {
+            true => Ok(archive::read_folder(&self.file)?),
+            false => Err(read(&self.file)?),
+        };
+        match files {
+            Ok(files) => self.bundle(&files, &pins, json, out),
+            Err(bytes) if archive::is_gzip(&bytes) => {
+                let files = archive::unpack(&bytes);
+                let files = files.with_context(|| format!("{}", self.file.display()))?;
+                self.bundle(&files, &pins, json, out)
+            }
+            Err(bytes) => {
+                let evidence = Evidence::verify(&bytes, &pins);
+                match json {
+                    true => print_json(out, &evidence)?,
+                    false => print(&evidence, &pins, out)?,
+                }
+                refuse(evidence.checks(), &self.file)
+            }
         }
-        refuse(&report, &self.file)
+    }
+
+    fn bundle(
+        &self,
+        files: &aivs::Files,
+        pins: &Pins,
+        json: bool,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let report = aivs::check::check(files, pins);
+        if json {
+            print_json(out, &report)?;
+            return refuse(&report.checks, &self.file);
+        }
+        print_checks(&report.checks, out)?;
+        if let Some(claim) = report.claim.as_ref().filter(|_| report.ok) {
+            let (actions, id, at) = (claim.actions, &claim.session_id, claim.exported_at);
+            writeln!(out, "holds: {actions} actions of {id:?}, exported at {at}")?;
+            if !claim.evidence_covered {
+                writeln!(out, "its hashes cover what was done and when, not what was found")?;
+            }
+        }
+        if let Some(proof) = &report.proof {
+            writeln!(out, "\nthe proof inside:")?;
+            print(proof, pins, out)?;
+        }
+        refuse(&report.checks, &self.file)
     }
 }
 
 /// An error that names what does not hold.
-fn refuse(report: &Report, path: &Path) -> Result<()> {
-    if report.ok {
+fn refuse(checks: &[Check], path: &Path) -> Result<()> {
+    let failed: Vec<&str> = checks.iter().filter(|check| !check.holds()).map(|c| c.name).collect();
+    if failed.is_empty() {
         return Ok(());
     }
-    let failed = report.checks.iter().filter(|check| check.mark == Mark::Fail);
-    let failed: Vec<&str> = failed.map(|check| check.name).collect();
     bail!("{} does not hold: {}", path.display(), failed.join(", "))
 }
 
-fn print(report: &Report, pins: &Pins, out: &mut dyn Write) -> Result<()> {
-    for check in &report.checks {
+fn print(evidence: &Evidence, pins: &Pins, out: &mut dyn Write) -> Result<()> {
+    print_checks(evidence.checks(), out)?;
+    match evidence {
+        Evidence::Verdict(report) => print_verdict(report, pins, out),
+        Evidence::Session(report) => {
+            let Some(claim) = report.claim.as_ref().filter(|_| report.ok) else { return Ok(()) };
+            let (id, status) = (claim.session_id, word(&claim.status));
+            let (actions, at) = (claim.actions, claim.closed_at);
+            writeln!(out, "holds: session {id}, {actions} actions, {status} at {at}")?;
+            print_open(&[(pins.verifier.is_none(), "--key")], out)
+        }
+    }
+}
+
+fn print_checks(checks: &[Check], out: &mut dyn Write) -> Result<()> {
+    for check in checks {
         let mark = match check.mark {
             Mark::Ok => "ok",
             Mark::Fail => "FAIL",
@@ -117,6 +184,10 @@ fn print(report: &Report, pins: &Pins, out: &mut dyn Write) -> Result<()> {
         };
         writeln!(out, "{mark:<4}  {:<17}  {}", check.name, check.detail)?;
     }
+    Ok(())
+}
+
+fn print_verdict(report: &Report, pins: &Pins, out: &mut dyn Write) -> Result<()> {
     let Some(claim) = report.claim.as_ref().filter(|_| report.ok) else { return Ok(()) };
     let escrow = match &claim.escrow {
         Some(status) => format!("; the escrow was {}", word(status)),
@@ -128,6 +199,11 @@ fn print(report: &Report, pins: &Pins, out: &mut dyn Write) -> Result<()> {
         (pins.verifier.is_none(), "--key"),
         (pins.marketplace.is_none() && claim.escrow.is_some(), "--marketplace-key"),
     ];
+    print_open(&open, out)
+}
+
+/// Which keys nobody has pinned.
+fn print_open(open: &[(bool, &str)], out: &mut dyn Write) -> Result<()> {
     let open: Vec<&str> = open.iter().filter(|(open, _)| *open).map(|(_, flag)| *flag).collect();
     if !open.is_empty() {
         let flags = open.join(" and ");

@@ -12,6 +12,8 @@ mod deals;
 mod kill;
 #[path = "it/market_process.rs"]
 mod market_process;
+#[path = "it/proof_page.rs"]
+mod proof_page;
 #[path = "it/site.rs"]
 mod site;
 #[path = "it/stage.rs"]

@@ -159,11 +159,20 @@ impl Market {
         by: &AgentId,
         id: VerificationId,
     ) -> Result<Verification, Failure> {
+        Ok(self.verification_if(id, |deal| self.is_part(by, deal)).await?.1)
+    }
+
+    /// A verification with its deal, if whoever asks may see that.
+    pub(super) async fn verification_if(
+        &self,
+        id: VerificationId,
+        may_see: impl Fn(&Deal) -> bool,
+    ) -> Result<(Deal, Verification), Failure> {
         let keys = vec![deal_key(&id.deal()), delivery_key(&id.deal()), proof_key(&id)];
         let mut records = self.read_all(keys).await?;
         let unknown = DealRefusal::UnknownDeal { deal: id.deal() };
         let record: DealRecord = next(&mut records)?.ok_or(unknown.clone())?;
-        if !self.is_part(by, &record.deal) {
+        if !may_see(&record.deal) {
             return Err(unknown.into());
         }
         let attempt = record.deal.attempt(id.attempt()).ok_or(unknown)?;
@@ -173,7 +182,7 @@ impl Market {
             None => None,
         };
         let far = Timestamp::from_ms(i64::from(i32::MAX) * 1000);
-        Ok(Verification {
+        let verification = Verification {
             verification_id: id,
             negotiation_id: record.deal.id,
             status: attempt.status,
@@ -183,8 +192,10 @@ impl Market {
             failure_reason: attempt.failure_reason.clone(),
             supersedes: attempt.supersedes,
             request,
+            proof_page: callback.as_ref().map(|_| self.proof_page(id)),
             callback,
-        })
+        };
+        Ok((record.deal, verification))
     }
 
     /// 3.5.

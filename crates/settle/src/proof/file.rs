@@ -145,6 +145,21 @@ pub struct Check {
     pub detail: String,
 }
 
+impl Check {
+    pub(crate) fn of(name: &'static str, found: Found) -> Check {
+        let (mark, detail) = match found {
+            Ok(Some(detail)) => (Mark::Ok, detail),
+            Ok(None) => (Mark::Absent, "none in this file".to_owned()),
+            Err(detail) => (Mark::Fail, detail),
+        };
+        Check { name, mark, detail }
+    }
+
+    pub fn holds(&self) -> bool {
+        self.mark != Mark::Fail
+    }
+}
+
 /// What a file is worth.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -169,14 +184,7 @@ pub struct Claim {
 /// Checks a file from its bytes alone.
 pub fn verify_file(bytes: &[u8], pins: &Pins) -> Report {
     let mut checks = Vec::new();
-    let mut note = |name, found: Found| {
-        let (mark, detail) = match found {
-            Ok(Some(detail)) => (Mark::Ok, detail),
-            Ok(None) => (Mark::Absent, "none in this file".to_owned()),
-            Err(detail) => (Mark::Fail, detail),
-        };
-        checks.push(Check { name, mark, detail });
-    };
+    let mut note = |name, found: Found| checks.push(Check::of(name, found));
     let read = match Reading::new(bytes) {
         Ok(read) => {
             note("file", found(format!("{} bytes, {FORMAT}", bytes.len())));
@@ -202,23 +210,23 @@ pub fn verify_file(bytes: &[u8], pins: &Pins) -> Report {
         note("receipt signature", read.receipt_signature(pins));
         note("receipt", read.receipt_agrees());
     }
-    let ok = checks.iter().all(|check| check.mark != Mark::Fail);
+    let ok = checks.iter().all(Check::holds);
     Report { ok, claim: read.as_ref().map(Reading::claim), checks }
 }
 
 /// What a check found, if there was something to check; or what is wrong.
-type Found = Result<Option<String>, String>;
+pub(crate) type Found = Result<Option<String>, String>;
 
 #[expect(clippy::unnecessary_wraps, reason = "it ends functions that can fail")]
-fn found(detail: impl Into<String>) -> Found {
+pub(crate) fn found(detail: impl Into<String>) -> Found {
     Ok(Some(detail.into()))
 }
 
-fn must(holds: bool, wrong: &str) -> Result<(), String> {
+pub(crate) fn must(holds: bool, wrong: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(wrong.to_owned()) }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -474,7 +482,7 @@ impl Reading {
     }
 }
 
-fn origin(pinned: Option<PublicKey>, flag: &str) -> String {
+pub(crate) fn origin(pinned: Option<PublicKey>, flag: &str) -> String {
     match pinned {
         Some(_) => format!("pinned by {flag}"),
         None => "taken from the file".to_owned(),
@@ -482,7 +490,7 @@ fn origin(pinned: Option<PublicKey>, flag: &str) -> String {
 }
 
 /// A key as people compare it.
-fn short(key: &PublicKey) -> String {
+pub(crate) fn short(key: &PublicKey) -> String {
     key.fingerprint().to_string()[..16].to_owned()
 }
 

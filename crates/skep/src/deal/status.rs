@@ -76,7 +76,10 @@ impl Standing {
         let agreement = if_known(agreement, "unknown_deal")?;
         let mut verifications = Vec::new();
         for id in agreement.iter().flat_map(|agreement| &agreement.verifications) {
-            verifications.push(client.verification(*id).await.told()?);
+            let mut verification = client.verification(*id).await.told()?;
+            let page = verification.proof_page.take();
+            verification.proof_page = page.map(|path| format!("{}{path}", client.url()));
+            verifications.push(verification);
         }
         let settlement = match &agreement {
             Some(agreement) if agreement.escrow_status != EscrowStatus::Held => {

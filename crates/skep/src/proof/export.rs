@@ -22,7 +22,7 @@ use skep_wire::{
     },
 };
 
-use super::{read, refuse};
+use super::{aivs_file::Bundle, read, refuse};
 use crate::{
     client::SignerArgs,
     deal::words::{Told, if_known, print_json, word},
@@ -34,20 +34,31 @@ use crate::{
 #[command(after_help = "Examples:
   skep proof export ID -o proof.json
   skep proof export ID | skep proof verify -
+  skep proof export ID --aivs
 
 ID is a deal's, for the verdict that its settlement rests on (or the last one while there is none),
 or a verification's. The file holds the request, the signed verdict with its bundle, the terms, the
 receipt if the settlement rests on this verdict, and the public keys. No secret key is in it, but
-the terms are, word for word, and what the verifier extracted of the work: mind whom you show it.")]
+the terms are, word for word, and what the verifier extracted of the work: mind whom you show it.
+
+With --aivs it is written as an AIVS 1.0 bundle, a .tar.gz that other programs read and that checks
+itself (python3 session_proof/verify.py); the proof file lies inside, whole. The bundle is signed by
+the key that you ask with.")]
 pub struct Export {
     #[command(flatten)]
     pub signer: SignerArgs,
     /// The id of a deal or of a verification
     #[arg(value_name = "ID", value_parser = which)]
     id: Which,
-    /// Where to write it [default: stdout]
-    #[arg(short, long, value_name = "FILE")]
+    /// Where to write it [default: stdout; with --aivs, aivs_proof_….tar.gz in this folder]
+    #[arg(short, long, visible_alias = "out", value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write an AIVS bundle
+    #[arg(long)]
+    aivs: bool,
+    /// Do not sign the AIVS bundle
+    #[arg(long, requires = "aivs")]
+    unsigned: bool,
     /// The proof bundle, where the verdict only points to it
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
@@ -67,7 +78,7 @@ fn which(text: &str) -> Result<Which, String> {
 
 impl Export {
     pub async fn run(self, settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
-        let (client, _) = self.signer.client(settings)?;
+        let (client, keyring) = self.signer.client(settings)?;
         let bundle = match &self.bundle {
             None => None,
             Some(path) => Some(skep_base::json::parse(&read(path)?)?),
@@ -75,15 +86,19 @@ impl Export {
         let file = collect(&client, self.id, bundle).await?;
         let mut bytes = serde_json::to_vec_pretty(&file)?;
         bytes.push(b'\n');
+        let id = file.request.verification_id;
+        if self.aivs {
+            let bundle = Bundle::make(&bytes, &id.to_string(), &keyring, self.unsigned)?;
+            return bundle.write(self.output, json, out);
+        }
         let Some(path) = self.output else {
             out.write_all(&bytes)?;
-            return refuse(&verify_file(&bytes, &Pins::default()), "the export".as_ref());
+            return refuse(&verify_file(&bytes, &Pins::default()).checks, "the export".as_ref());
         };
         fs::write(&path, &bytes)
             .with_context(|| format!("{} cannot be written", path.display()))?;
         // Written all the same: a verdict that does not hold is worth keeping too.
-        refuse(&verify_file(&bytes, &Pins::default()), &path)?;
-        let id = file.request.verification_id;
+        refuse(&verify_file(&bytes, &Pins::default()).checks, &path)?;
         let settled = file.settlement.is_some();
         if json {
             let written = json!({ "file": path, "verification_id": id, "settlement": settled });

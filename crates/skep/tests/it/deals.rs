@@ -236,6 +236,51 @@ fn good_work_is_paid_and_proven_to_strangers() {
     assert_eq!(swapped.status.code(), Some(1));
     assert!(one_line(&swapped).contains("signature"));
     no_change_goes_unseen(&world);
+    other_programs_can_read_it(&world, &id);
+}
+
+/// As AIVS: written twice, read by us, by tar and Python, and refused when something was changed.
+fn other_programs_can_read_it(world: &World, id: &str) {
+    let home = world.home.path();
+    let written = world.json("ben", &["proof", "export", id, "--aivs", "--out", "a.tar.gz"]);
+    assert_eq!((&written["signed"], &written["file"]), (&json!(true), &json!("a.tar.gz")));
+    let checked = world.told("stranger", &["proof", "verify", "a.tar.gz"]);
+    assert!(checked.contains("vcap_proof.json holds, and the rows are its actions"), "{checked}");
+    assert!(checked.contains("the proof inside:") && !checked.contains("FAIL"), "{checked}");
+    let report = world.json("stranger", &["proof", "verify", "a.tar.gz"]);
+    assert_eq!(report["proof"]["claim"]["outcome"], "VERIFIED");
+    assert_eq!(report["claim"]["evidence_covered"], true);
+
+    let unpacked = Command::new("tar").args(["xzf", "a.tar.gz"]).current_dir(home).output();
+    assert!(unpacked.unwrap().status.success());
+    let verify_py = || {
+        let mut python = Command::new("python3");
+        python.arg("session_proof/verify.py").current_dir(home).output().unwrap()
+    };
+    let said = verify_py();
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stdout));
+    world.told("stranger", &["proof", "verify", "session_proof"]);
+    // The file inside is the very file that the plain export writes.
+    let inside = fs::read(home.join("session_proof/vcap_proof.json")).unwrap();
+    assert_eq!(inside, fs::read(home.join("proof.json")).unwrap());
+
+    // What the published hashes do not cover is covered all the same.
+    let log = home.join("session_proof/audit_log.jsonl");
+    let changed = fs::read_to_string(&log).unwrap().replacen("\"outputs_json\":\"{", "&{ ", 1);
+    fs::write(&log, changed.replacen("&{ ", "\"outputs_json\":\"{ ", 1)).unwrap();
+    assert_eq!(verify_py().status.code(), Some(1));
+    let refused = world.run("stranger", &["proof", "verify", "session_proof"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(one_line(&refused).contains("files"), "{refused:?}");
+
+    let named = world.json("ann", &["proof", "export", id, "--aivs", "--unsigned"]);
+    let name = named["file"].as_str().unwrap();
+    assert!(name.starts_with("aivs_proof_") && name.ends_with(".tar.gz"), "{name}");
+    let report = world.json("stranger", &["proof", "verify", name]);
+    assert_eq!((&report["ok"], &report["claim"]["signed_by"]), (&json!(true), &Value::Null));
+    fs::write(home.join("junk.tar.gz"), b"\x1f\x8bjunk").unwrap();
+    let junk = world.refused("stranger", &["proof", "verify", "junk.tar.gz"]);
+    assert!(junk.contains("junk.tar.gz"), "{junk}");
 }
 
 /// One byte at many places of the file: either the change is told, or it meant nothing.

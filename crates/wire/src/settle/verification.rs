@@ -386,6 +386,9 @@ pub struct Verification {
     /// What the verifier answered, as it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<Value>,
+    /// Where people can look at the answer, on this node. Whoever has the link may look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof_page: Option<String>,
 }
 
 /// The page's fingerprint before the work.

@@ -136,6 +136,9 @@ pub fn of_verification(verification: &Verification, out: &mut dyn Write) -> Resu
     if let Some(reason) = &verification.failure_reason {
         line(out, "", plain(reason))?;
     }
+    if let Some(page) = &verification.proof_page {
+        line(out, "", plain(page))?;
+    }
     Ok(())
 }
 

@@ -1,0 +1,98 @@
+//! A verdict as people may look at it, by a link that only those get who may read the verdict.
+//!
+//! A browser cannot sign requests, so the link itself is the permission. Its token is derived from
+//! the node's settlement key, which no answer reveals: whoever has no link cannot make one, and a
+//! link for one verification opens no other. All nodes of a marketplace share that key.
+
+use serde_json::Value;
+use skep_base::{
+    AgentId, Hash32, Money, Timestamp,
+    hash::{sha256, sha256_parts},
+    id::VerificationId,
+};
+use skep_wire::settle::{Attachment, SettlementReceipt, Verification};
+
+use super::{DealRefusal, attachment_key, settlement_record_key};
+use crate::{Failure, Market};
+
+/// What is signed for a link begins with this, and nothing else that is signed does.
+const LINK_DOMAIN: &str = "skep/proof-page/v1:";
+
+/// All that a page shows.
+#[derive(Clone, Debug)]
+pub struct ProofView {
+    pub verification: Verification,
+    pub requester: AgentId,
+    pub provider: AgentId,
+    pub price: Money,
+    pub accepted_at: Timestamp,
+    /// Of the settlement that rests on this verdict.
+    pub receipt: Option<SettlementReceipt>,
+}
+
+impl Market {
+    /// Where a verdict can be looked at.
+    pub(super) fn proof_page(&self, id: VerificationId) -> String {
+        format!("/proofs/{id}?token={}", self.page_token(id))
+    }
+
+    fn page_token(&self, id: VerificationId) -> Hash32 {
+        let signature = self.settlement_key.sign(format!("{LINK_DOMAIN}{id}").as_bytes());
+        sha256(signature.as_bytes())
+    }
+
+    /// Hashes are compared, so that the time it takes says nothing about the token.
+    fn opens(&self, id: VerificationId, token: &str) -> bool {
+        let known = self.page_token(id).to_string();
+        sha256_parts(&[token.as_bytes()]) == sha256(known.as_bytes())
+    }
+
+    /// A verdict, to whoever has its link.
+    pub async fn proof_view(&self, id: VerificationId, token: &str) -> Result<ProofView, Failure> {
+        let may_see = self.opens(id, token);
+        if !may_see {
+            return Err(unknown(id));
+        }
+        let (deal, verification) = self.verification_if(id, |_| may_see).await?;
+        let receipt: Option<SettlementReceipt> = self.read(settlement_record_key(&deal.id)).await?;
+        let rests_here =
+            |receipt: &SettlementReceipt| receipt.settlement.verification_id == Some(id);
+        Ok(ProofView {
+            verification,
+            requester: deal.requester,
+            provider: deal.provider,
+            price: deal.terms.price,
+            accepted_at: deal.accepted_at,
+            receipt: receipt.filter(rests_here),
+        })
+    }
+
+    /// What an action of this verdict names by its hash.
+    pub async fn proof_attachment(
+        &self,
+        id: VerificationId,
+        token: &str,
+        sha256: Hash32,
+    ) -> Result<Attachment, Failure> {
+        let view = self.proof_view(id, token).await?;
+        let callback = view.verification.callback.unwrap_or_default();
+        let hex = sha256.to_string();
+        let names = |action: &Value| {
+            ["screenshot_sha256", "data_sha256"].iter().any(|field| action[*field] == hex.as_str())
+        };
+        if !callback["action_log"].as_array().is_some_and(|log| log.iter().any(names)) {
+            return Err(unknown(id));
+        }
+        let inline = callback["attachments"].as_array().into_iter().flatten();
+        let mut inline = inline.filter(|attachment| attachment["sha256"] == hex.as_str());
+        if let Some(found) = inline.next().and_then(|v| serde_json::from_value(v.clone()).ok()) {
+            return Ok(found);
+        }
+        let stored = self.read(attachment_key(&id.deal(), &sha256)).await?;
+        stored.ok_or_else(|| unknown(id))
+    }
+}
+
+fn unknown(id: VerificationId) -> Failure {
+    DealRefusal::UnknownDeal { deal: id.deal() }.into()
+}
