@@ -15,6 +15,8 @@ pub mod negotiation;
 pub mod offer;
 pub mod proof;
 pub mod review;
+pub mod session;
+pub mod session_proof;
 pub mod terms;
 pub mod verification;
 
