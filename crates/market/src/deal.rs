@@ -32,7 +32,9 @@ use skep_wire::settle::{
 };
 
 pub use self::refusal::DealRefusal;
-pub(crate) use self::{default::DEFAULT_JOB, timer::TICK_JOB, verifiers::Directory};
+pub(crate) use self::{
+    act::short, default::DEFAULT_JOB, standing::standing_key, timer::TICK_JOB, verifiers::Directory,
+};
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice::tell,
     transfer::not_frozen,

@@ -14,6 +14,7 @@ pub mod money;
 pub mod negotiation;
 pub mod offer;
 pub mod proof;
+pub mod recording;
 pub mod review;
 pub mod session;
 pub mod session_proof;

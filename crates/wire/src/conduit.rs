@@ -366,15 +366,25 @@ pub struct GatewayOpen {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayAct {
     pub index: u32,
+    pub mark: RequestMark,
     pub act: Act,
     pub tier: Tier,
     pub price_minor: Amount,
+}
+
+/// What makes a request the same request: a gateway does it once, and says whose it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestMark {
+    pub key: String,
+    /// Of what was asked.
+    pub fingerprint: Hash32,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acted {
     pub done: ActionDone,
+    pub mark: RequestMark,
     /// The browser is gone: the session can only be closed.
     #[serde(default)]
     pub fatal: bool,
@@ -408,9 +418,10 @@ pub enum GatewayError {
     TierTooLow { required: Tier },
     /// Something else was done under this index already; this is what.
     #[error("another action has that place")]
-    Taken { done: Box<Acted> },
-    #[error("another action is under way in this session; wait for it")]
-    UnderWay,
+    Taken { acted: Box<Acted> },
+    /// The caller's picture of the session is old.
+    #[error("the session has moved on; look at it again")]
+    Moved,
     #[error("the gateway cannot be reached: {detail}")]
     Unreachable { detail: String },
 }
