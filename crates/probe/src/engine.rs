@@ -5,13 +5,13 @@
 //! moves on the first two only.
 
 mod artifact;
-mod check;
-mod criteria;
+pub(crate) mod check;
+pub(crate) mod criteria;
 mod html;
 mod http;
-mod json;
+pub(crate) mod json;
 mod media;
-mod record;
+pub(crate) mod record;
 mod schema;
 
 use std::{

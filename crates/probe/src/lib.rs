@@ -20,6 +20,7 @@
 
 mod engine;
 
+pub mod browser;
 pub mod egress;
 
 pub use self::{

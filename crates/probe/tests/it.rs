@@ -6,6 +6,8 @@
 mod api;
 #[path = "it/artifact.rs"]
 mod artifact;
+#[path = "it/browser.rs"]
+mod browser;
 #[path = "it/egress.rs"]
 mod egress;
 #[path = "it/fixture.rs"]

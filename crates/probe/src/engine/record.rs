@@ -132,7 +132,7 @@ impl<'a> Record<'a> {
     }
 }
 
-fn first_chars(text: &str, max: usize) -> String {
+pub(crate) fn first_chars(text: &str, max: usize) -> String {
     text.chars().take(max).collect()
 }
 
