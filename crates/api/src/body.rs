@@ -19,13 +19,20 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// What is set aside for a body before any of it has come.
 const RESERVED_MAX: usize = 16 * 1024;
 
+/// How long an action of a browser session may take, from the question to the answer.
+const BROWSER_TIME_MAX: Duration = Duration::from_secs(150);
+
 /// Deliveries and proofs may be longer than other messages.
 pub(crate) fn limits(path: &str, usual: &Limits) -> Limits {
     let is_document = path.starts_with("/vcap/v1/")
         && ["/deliveries", "/callback", "/decision"].iter().any(|end| path.ends_with(end));
-    match is_document {
-        true => Limits { body_bytes: usual.body_bytes.max(DOCUMENT_LEN_MAX), ..*usual },
-        false => *usual,
+    // A browser takes its time, and what is typed or kept as a file may be long.
+    let is_session = path.starts_with("/conduit/") || path.starts_with("/gateway/");
+    let body_bytes = usual.body_bytes.max(DOCUMENT_LEN_MAX);
+    match (is_document, is_session) {
+        (true, _) => Limits { body_bytes, ..*usual },
+        (_, true) => Limits { body_bytes, request: usual.request.max(BROWSER_TIME_MAX), ..*usual },
+        _ => *usual,
     }
 }
 

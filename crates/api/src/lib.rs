@@ -28,6 +28,7 @@ mod docs;
 mod extract;
 mod failure;
 mod frame;
+mod gateway;
 mod generations;
 mod keys;
 mod metrics;
@@ -43,6 +44,7 @@ pub use self::{
     code::Code,
     config::{Config, Limits, Rate, Rates, TlsFiles},
     connection::Drained,
+    gateway::{GATEWAY_SECRET_LEN_MIN, GatewayDoor},
     metrics::install as install_metrics,
     problem::ApiError,
     server::{Server, StartError},
