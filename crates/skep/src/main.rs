@@ -7,11 +7,13 @@ mod conformance;
 mod deal;
 mod demo;
 mod egress;
+mod gateway;
 mod keys;
 mod ledger;
 mod node_key;
 mod proof;
 mod review;
+mod session;
 mod settings;
 mod stage;
 mod up;
@@ -59,6 +61,8 @@ enum Command {
     Wallet(wallet::WalletArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
+    Session(session::SessionArgs),
+    Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
     Verifier(verifier::VerifierArgs),
     Ledger(ledger::Ledger),
@@ -143,6 +147,15 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         }
         Command::Review(args) => {
             let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Session(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Gateway(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
         Command::Proof(args) => {

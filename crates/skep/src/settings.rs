@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 18] = [
+pub const KNOWN: [(&str, &str); 27] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -29,6 +29,15 @@ pub const KNOWN: [(&str, &str); 18] = [
     ("verifier", "on or off: the verifier inside the node; default: on"),
     ("fee_bps", "the platform's fee in 1/10000 of what is released, at most 2000; default: 0"),
     ("review_deadline_s", "refunds what no reviewer decided in time; default: never"),
+    ("chromium", "Chromium's program, for browser sessions; default: the one that is installed"),
+    ("browsers", "browsers that run at the same time; default: 8"),
+    ("gateway_url", "a gateway in another process; default: browsers run in the node"),
+    ("gateway_secret", "what node and gateway both know, at least 32 characters"),
+    ("gateway_secret_file", "a file that holds it"),
+    ("gateway_key", "the gateway's public key; default: the first that it gives"),
+    ("session_price_minor", "what a billable action costs, in minor units of USDC; default: 1000"),
+    ("session_prices", "actions with prices of their own, as CRAWL=5000, by commas"),
+    ("sessions_max", "browser sessions that one agent may have open; default: 4"),
     ("log_format", "auto, text or json"),
     ("node", "the node that commands talk to"),
     ("keys", "the keyring's file"),
@@ -141,6 +150,9 @@ impl Settings {
         let mut shown = self.values.clone();
         if let Some(database) = shown.get_mut("database") {
             database.value = without_password(&database.value);
+        }
+        if let Some(secret) = shown.get_mut("gateway_secret") {
+            "…".clone_into(&mut secret.value);
         }
         shown
     }
