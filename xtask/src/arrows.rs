@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("skep-store", &["skep-base", "skep-wire"]),
     ("skep-market", &["skep-base", "skep-wire", "skep-settle", "skep-store"]),
     ("skep-api", &["skep-base", "skep-wire", "skep-market", "skep-settle", "skep-store"]),
-    ("skep-probe", &["skep-base", "skep-wire"]),
+    ("skep-probe", &["skep-base", "skep-settle", "skep-wire"]),
     ("skep-sdk", &["skep-base", "skep-wire"]),
     ("skep-agent", &["skep-base", "skep-wire", "skep-probe", "skep-sdk", "skep-settle"]),
     ("skep-testkit", &["skep-base", "skep-wire", "skep-sdk", "skep-store"]),

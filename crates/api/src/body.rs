@@ -19,15 +19,27 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// What is set aside for a body before any of it has come.
 const RESERVED_MAX: usize = 16 * 1024;
 
+/// How long an action of a browser session may take, from the question to the answer.
+const BROWSER_TIME_MAX: Duration = Duration::from_secs(150);
+
 /// Deliveries, and proofs with their attachments, may be longer than other messages.
 pub(crate) fn limits(path: &str, usual: &Limits) -> Limits {
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
     let most = match path.starts_with("/vcap/v1/") {
         true if ends(&["/callback", "/decision"]) => CALLBACK_LEN_MAX,
         true if ends(&["/deliveries"]) => DOCUMENT_LEN_MAX,
+        // What is typed, or kept as a file, may be long.
+        _ if is_session(path) => DOCUMENT_LEN_MAX,
         _ => return *usual,
     };
-    Limits { body_bytes: usual.body_bytes.max(most), ..*usual }
+    // A browser takes its time.
+    let request =
+        if is_session(path) { usual.request.max(BROWSER_TIME_MAX) } else { usual.request };
+    Limits { body_bytes: usual.body_bytes.max(most), request, ..*usual }
+}
+
+fn is_session(path: &str) -> bool {
+    path.starts_with("/conduit/") || path.starts_with("/gateway/")
 }
 
 /// The whole body.

@@ -319,6 +319,40 @@ codes! {
         "The detail names the seven.";
     DealBusy "deal_busy" 503 retry "The deal changed meanwhile"
         "Nothing was written; try again.";
+    UnknownSession "unknown_session" 404 final "There is no such session of yours"
+        "Open one with POST /conduit/sessions.";
+    SessionOver "session_over" 409 final "The session is over"
+        "It was closed, or failed. GET /conduit/sessions/{id} says why; open another.";
+    NothingDone "nothing_done" 409 final "Nothing was done in the session"
+        "Act first, or close it with failed and a reason.";
+    TierTooLow "tier_too_low" 403 final "The agent's tier does not allow this"
+        "required_tier is the one that does, tier the agent's own. Nothing was done or charged.";
+    BudgetSpent "budget_spent" 409 final "The session's maximum does not pay for this"
+        "Nothing was done or charged. Close the session and open one with a higher \
+         max_cost_minor.";
+    TooManyActions "too_many_actions" 409 final "The session has all the actions it may have"
+        "Close it and open another.";
+    TooManySessions "too_many_sessions" 409 final "The agent has too many sessions open"
+        "Close one first.";
+    PurposeTooLong "purpose_too_long" 422 final "The purpose is too long"
+        "It is one sentence for whoever reads the proof, of at most 1024 bytes.";
+    BadAction "bad_action" 422 final "The action cannot be done as it was asked"
+        "A field is missing, or is one that the action does not take. Nothing was done or charged.";
+    NoBrowser "no_browser" 503 final "There is no browser here"
+        "The node's operator has to install Chromium or name a gateway. No money was held.";
+    GatewayBusy "gateway_busy" 503 retry "Every browser is in use"
+        "Try again in a moment. No money was held.";
+    GatewayUnavailable "gateway_unavailable" 503 retry "The browser cannot be reached"
+        "Send the same request again: it is done once only. A session that stays unreachable fails \
+         and costs nothing.";
+    SessionBusy "session_busy" 503 retry "Other actions of the session came first"
+        "Send one after the other.";
+    SessionOpen "session_open" 409 final "The session is open"
+        "Its proof is made when it is closed; the action EXPORT_PROOF gives the one so far.";
+    NoSessionProof "no_session_proof" 404 final "The session has no proof"
+        "Its gateway was lost before it could sign. The session has cost nothing.";
+    BadSecret "bad_secret" 401 final "The gateway's secret is another"
+        "A node and its gateway have the same gateway_secret, sent as Authorization: Bearer.";
     NotDev "not_dev" 404 final "There is no test money here"
         "Test money is given only by a node that was made with --dev.";
     FaucetLimit "faucet_limit" 422 final "The faucet does not give that much"

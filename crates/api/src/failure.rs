@@ -2,11 +2,12 @@
 //! compile until someone decides here what callers hear.
 
 mod deal;
+mod session;
 
 use skep_market::{Failure, Guarded, KeyRefusal, Refusal};
 use skep_store::{LedgerRefusal, StoreError};
 
-use self::deal::of_deal;
+use self::{deal::of_deal, session::of_session};
 use crate::{code::Code, problem::ApiError};
 
 impl From<Failure> for ApiError {
@@ -41,12 +42,17 @@ impl From<Refusal> for ApiError {
             Refusal::UnknownTransfer { .. } => Code::UnknownTransfer,
             Refusal::MalformedCursor => Code::MalformedCursor,
             Refusal::NotYours { .. } => Code::NotYours,
+            Refusal::Session { reason } => of_session(reason),
             Refusal::NotDev => Code::NotDev,
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,
             Refusal::Promised { .. } => Code::Promised,
             Refusal::Deal { reason } => of_deal(reason),
         };
-        ApiError::new(code, refusal.to_string())
+        let tiers = match &refusal {
+            Refusal::Session { reason } => session::tiers(reason),
+            _ => None,
+        };
+        ApiError { tiers, ..ApiError::new(code, refusal.to_string()) }
     }
 }
 

@@ -23,6 +23,7 @@ use tower_http::cors::CorsLayer;
 use tracing::Instrument;
 
 use crate::{
+    body,
     code::Code,
     config::{Config, Limits},
     connection::Peer,
@@ -138,10 +139,11 @@ async fn surround(State(frame): State<Arc<Frame>>, mut request: Request, next: N
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = route.unwrap_or_else(|| "unmatched".to_owned());
     let span = tracing::info_span!("request", %method, %route, request_id = %id);
+    let time_max = body::limits(request.uri().path(), &frame.limits).request;
     let verdicts = Verdicts::default();
     request.extensions_mut().insert(verdicts.clone());
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let answer = tokio::time::timeout(frame.limits.request, answer.instrument(span.clone())).await;
+    let answer = tokio::time::timeout(time_max, answer.instrument(span.clone())).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => {

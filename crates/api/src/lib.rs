@@ -29,6 +29,7 @@ mod evidence;
 mod extract;
 mod failure;
 mod frame;
+mod gateway;
 mod generations;
 mod keys;
 mod metrics;
@@ -45,6 +46,7 @@ pub use self::{
     config::{Config, Limits, Rate, Rates, TlsFiles},
     connection::Drained,
     evidence::session_page,
+    gateway::{GATEWAY_SECRET_LEN_MIN, GatewayDoor},
     metrics::install as install_metrics,
     problem::ApiError,
     server::{Server, StartError},

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use skep_base::json::ParseError;
-use skep_wire::{http_signature::SignatureError, problem::Problem};
+use skep_wire::{http_signature::SignatureError, problem::Problem, settle::Tier};
 
 use crate::{code::Code, routes::IDEMPOTENT_REPLAYED};
 
@@ -22,11 +22,13 @@ pub struct ApiError {
     pub retry_after: Option<Duration>,
     /// The same request was refused before: this is what it heard then.
     pub replayed: bool,
+    /// The tier that would allow it, and the caller's own.
+    pub tiers: Option<(Tier, Tier)>,
 }
 
 impl ApiError {
     pub fn new(code: Code, detail: impl Into<String>) -> ApiError {
-        ApiError { code, detail: detail.into(), retry_after: None, replayed: false }
+        ApiError { code, detail: detail.into(), retry_after: None, replayed: false, tiers: None }
     }
 
     /// Writes the problem into an answer, once it is known which request it answers.
@@ -39,6 +41,8 @@ impl ApiError {
             detail: self.detail.clone(),
             retryable: self.code.is_retryable(),
             request_id: Some(request_id.to_owned()),
+            required_tier: self.tiers.map(|(required, _)| required),
+            tier: self.tiers.map(|(_, own)| own),
         };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         *response.body_mut() = body.into();

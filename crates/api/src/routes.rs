@@ -8,6 +8,7 @@ mod node;
 mod operators;
 mod pages;
 mod proofs;
+mod sessions;
 mod transfers;
 mod verifications;
 mod wallets;
@@ -54,6 +55,8 @@ const CURSOR_LEN_MAX: usize = 128;
             verified."),
         (name = "verification", description = "VCAP: those who look at work, and those who decide \
             when nobody else can."),
+        (name = "sessions", description = "Browsers for agents: every action is recorded in a \
+            chain of hashes, which the gateway signs when the session is closed."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),
     ),
@@ -107,6 +110,12 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(verifications::decide))
         .routes(routes!(proofs::page))
         .routes(routes!(proofs::attachment))
+        .routes(routes!(sessions::open))
+        .routes(routes!(sessions::show))
+        .routes(routes!(sessions::act))
+        .routes(routes!(sessions::steps))
+        .routes(routes!(sessions::close))
+        .routes(routes!(sessions::proof))
         .routes(routes!(events::list))
         .routes(routes!(events::head))
         .routes(routes!(node::keys))

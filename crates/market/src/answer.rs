@@ -12,6 +12,7 @@ use crate::{
     Market, Signed,
     deal::DealRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
+    session::SessionRefusal,
 };
 
 /// How long an idempotency key is kept.
@@ -92,6 +93,8 @@ pub enum Refusal {
     NotDev,
     #[error(transparent)]
     Deal { reason: DealRefusal },
+    #[error(transparent)]
+    Session { reason: SessionRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

@@ -33,7 +33,9 @@ use skep_wire::settle::{
     AgreementStatus, EscrowStatus, NegotiationStatus, RefundReason, VerificationStatus,
 };
 
-pub(crate) use self::{default::DEFAULT_JOB, timer::TICK_JOB, verifiers::Directory};
+pub(crate) use self::{
+    act::short, default::DEFAULT_JOB, standing::standing_key, timer::TICK_JOB, verifiers::Directory,
+};
 pub use self::{page::ProofView, refusal::DealRefusal};
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice::tell,

@@ -1,7 +1,7 @@
 //! The use cases of Skep: each prepares, loads and locks, steps, and writes once.
 //!
 //! It serves no HTTP and knows no chain and no browser; what it needs from outside comes in as
-//! values, or through [`Egress`].
+//! values, or through [`Egress`] and [`Gateway`].
 //! Invariants: a caller's key is checked again inside the transaction that acts on it; money
 //! moves only through the ledger's page of a turn; whatever happened is an event.
 
@@ -13,6 +13,7 @@ mod identity;
 mod notice;
 mod read;
 mod register;
+mod session;
 mod test_clock;
 mod transfer;
 mod work;
@@ -29,6 +30,10 @@ pub use self::{
     egress::{Egress, EgressFailure, Sending},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     register::{OperatorRecord, check_webhook},
+    session::{
+        Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSION_IDLE_MAX, SESSION_LIFE_MAX,
+        SESSIONS_OPEN_MAX, SessionRefusal,
+    },
     test_clock::TestClock,
     transfer::{FAUCET_MINOR_MAX, HOLD_VOIDABLE_BY_PAYER_AFTER},
 };
@@ -57,6 +62,8 @@ pub struct Market {
     settlement_key: Arc<SecretKey>,
     webhook_key: Option<Arc<SecretKey>>,
     egress: Option<Arc<dyn Egress>>,
+    gateway: Option<Arc<dyn Gateway>>,
+    conduit: Arc<Conduit>,
     policy: Arc<Policy>,
     /// Verifiers that the marketplace itself picks, and reviewers.
     accredited: Arc<BTreeSet<AgentId>>,
@@ -77,6 +84,8 @@ impl Market {
             log_key,
             webhook_key: None,
             egress: None,
+            gateway: None,
+            conduit: Arc::default(),
             policy: Arc::default(),
             accredited: Arc::default(),
             marketplace: "skep".into(),

@@ -207,7 +207,7 @@ fn tell(
 
 /// Decision 9: a debtor spends nothing, and nobody spends what is promised. Decision 1: nor does
 /// anyone just after a rotation.
-fn may_spend(
+pub(crate) fn may_spend(
     turn: &Turn,
     payer: &AgentRecord,
     wallet: &AccountId,

@@ -14,6 +14,7 @@ use crate::{
     change_keys::RECOVERY_JOB,
     deal::{DEFAULT_JOB, TICK_JOB},
     notice::WEBHOOK_JOB,
+    session::SESSION_JOB,
 };
 
 /// How often due jobs are looked for.
@@ -90,7 +91,8 @@ impl Market {
         while let Some(done) = outside.try_join_next() {
             note(landed(done));
         }
-        let places = if self.egress.is_some() { OUTSIDE_MAX } else { 0 };
+        let goes_out = self.egress.is_some() || self.gateway.is_some();
+        let places = if goes_out { OUTSIDE_MAX } else { 0 };
         let room = Room { here: JOBS_MAX, outside: places.saturating_sub(outside.len()) };
         let jobs = self.store.lease_jobs(room, LEASE).await?;
         let count = jobs.len();
@@ -112,6 +114,7 @@ impl Market {
             TICK_JOB => self.finish_tick(job.clone()).await,
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
+            SESSION_JOB => self.finish_session(job.clone()).await,
             unknown => {
                 // A newer node of the same database may know it.
                 let error = format!("this node does not know jobs of the kind {unknown}");
@@ -138,8 +141,8 @@ impl Market {
                 self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
                 Ok(())
             }
-            // A deal's clock is never given up: money would lie still for ever.
-            Err(error) if matches!(job.kind.as_str(), TICK_JOB | DEFAULT_JOB) => {
+            // A deal's or a session's clock is never given up: money would lie still for ever.
+            Err(error) if matches!(job.kind.as_str(), TICK_JOB | DEFAULT_JOB | SESSION_JOB) => {
                 tracing::error!(%error, job = %job.id, kind = job.kind, "a timer failed");
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);

@@ -29,3 +29,5 @@ mod notices;
 mod receiver;
 #[path = "it/registration.rs"]
 mod registration;
+#[path = "it/sessions.rs"]
+mod sessions;

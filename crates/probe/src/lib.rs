@@ -22,6 +22,7 @@ mod engine;
 
 pub mod browser;
 pub mod egress;
+pub mod gateway;
 
 pub use self::{
     egress::{Egress, EgressError, Fetched, Lookup, Policy, Request},

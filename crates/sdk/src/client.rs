@@ -27,6 +27,8 @@ const SIGNATURE_LIFETIME: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A little more than the node takes at most.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
+/// The same for an action of a browser.
+pub(crate) const BROWSER_TIMEOUT: Duration = Duration::from_secs(155);
 /// Nodes end idle connections after 10 seconds; it is better to be first.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read.
@@ -64,6 +66,8 @@ pub(crate) struct Call {
     pub(crate) body: Option<Bytes>,
     pub(crate) signed: bool,
     pub(crate) idempotency_key: Option<String>,
+    /// The node may take minutes.
+    pub(crate) patient: bool,
 }
 
 impl Call {
@@ -75,6 +79,7 @@ impl Call {
             body: None,
             signed: false,
             idempotency_key: None,
+            patient: false,
         }
     }
 
@@ -85,6 +90,10 @@ impl Call {
 
     pub(crate) fn delete(path: impl Into<String>) -> Call {
         Call { method: Method::DELETE, ..Call::get(path) }
+    }
+
+    pub(crate) fn patient(self) -> Call {
+        Call { patient: true, ..self }
     }
 
     pub(crate) fn signed(self) -> Call {
@@ -200,7 +209,10 @@ impl Client {
             url: self.url().to_owned(),
             source: source.without_url(),
         };
-        let request = self.http.request(call.method.clone(), url).headers(headers).body(body);
+        let mut request = self.http.request(call.method.clone(), url).headers(headers).body(body);
+        if call.patient {
+            request = request.timeout(BROWSER_TIMEOUT);
+        }
         read(request.send().await.map_err(lost)?).await?.map_err(lost)
     }
 

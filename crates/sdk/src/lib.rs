@@ -20,10 +20,13 @@ mod client;
 mod deals;
 mod endpoints;
 mod error;
+mod gateway;
 mod retry;
+mod sessions;
 
 pub use self::{
     client::{Client, Written},
     error::Error,
+    gateway::GatewayClient,
     retry::Retries,
 };

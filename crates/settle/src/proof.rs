@@ -58,15 +58,19 @@ pub enum Fault {
     BadSignature { kid: String },
 }
 
-/// The head of the chain over a log: `sha256(jcs(action) || hex of the one before)`.
+/// The head of the chain over a log.
 pub fn chain(actions: &[Value]) -> Result<Option<Hash32>, json::CanonicalError> {
-    let mut head = None::<Hash32>;
+    let mut head = None;
     for action in actions {
-        let bytes = json::to_vec(action)?;
-        let before = head.map(|head| head.to_string()).unwrap_or_default();
-        head = Some(sha256_parts(&[&bytes, before.as_bytes()]));
+        head = Some(link(head, action)?);
     }
     Ok(head)
+}
+
+/// The chain's head with one more action: `sha256(jcs(action) || hex of the one before)`.
+pub fn link(before: Option<Hash32>, action: &Value) -> Result<Hash32, json::CanonicalError> {
+    let before = before.map(|head| head.to_string()).unwrap_or_default();
+    Ok(sha256_parts(&[&json::to_vec(action)?, before.as_bytes()]))
 }
 
 /// Seals what a verifier found into the message that it sends.

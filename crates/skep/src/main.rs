@@ -8,11 +8,13 @@ mod deal;
 mod demo;
 mod egress;
 mod engines;
+mod gateway;
 mod keys;
 mod ledger;
 mod node_key;
 mod proof;
 mod review;
+mod session;
 mod settings;
 mod stage;
 mod up;
@@ -60,6 +62,8 @@ enum Command {
     Wallet(wallet::WalletArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
+    Session(session::SessionArgs),
+    Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
     Verifier(verifier::VerifierArgs),
     Ledger(ledger::Ledger),
@@ -144,6 +148,15 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         }
         Command::Review(args) => {
             let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Session(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            args.run(&settings, json, out).await
+        }
+        Command::Gateway(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
         Command::Proof(args) => {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 23] = [
+pub const KNOWN: [(&str, &str); 31] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -27,13 +27,21 @@ pub const KNOWN: [(&str, &str); 23] = [
     ("rate_limits", "on or off; default: on, but off with --dev"),
     ("accredited", "agents that the marketplace picks to verify, and reviewers; by commas"),
     ("verifier", "on or off: the verifier inside the node; default: on"),
-    ("chromium", "the program of Chromium, for the engine browser; default: looked for in PATH"),
+    ("chromium", "the program of Chromium, for pages and sessions; default: looked for in PATH"),
     ("llm_url", "where a language model's API is, for the engine llm; default: no such engine"),
     ("llm_model", "the model's name there"),
     ("llm_style", "openai or anthropic: the API that llm_url speaks; default: openai"),
     ("llm_api_key", "the secret for llm_url; best in the environment"),
     ("fee_bps", "the platform's fee in 1/10000 of what is released, at most 2000; default: 0"),
     ("review_deadline_s", "refunds what no reviewer decided in time; default: never"),
+    ("browsers", "browsers that run at the same time; default: 8"),
+    ("gateway_url", "a gateway in another process; default: browsers run in the node"),
+    ("gateway_secret", "what node and gateway both know, at least 32 characters"),
+    ("gateway_secret_file", "a file that holds it"),
+    ("gateway_key", "the gateway's public key; default: the first that it gives"),
+    ("session_price_minor", "what a billable action costs, in minor units of USDC; default: 1000"),
+    ("session_prices", "actions with prices of their own, as CRAWL=5000, by commas"),
+    ("sessions_max", "browser sessions that one agent may have open; default: 4"),
     ("log_format", "auto, text or json"),
     ("node", "the node that commands talk to"),
     ("keys", "the keyring's file"),
@@ -151,6 +159,9 @@ impl Settings {
         }
         if let Some(secret) = shown.get_mut("llm_api_key") {
             secret.value = "…".to_owned();
+        }
+        if let Some(secret) = shown.get_mut("gateway_secret") {
+            "…".clone_into(&mut secret.value);
         }
         shown
     }

@@ -21,7 +21,9 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{egress::Guarded, engines::engines, node_key, settings::Settings, verifier::BuiltIn};
+use crate::{
+    egress::Guarded, engines::engines, gateway, node_key, settings::Settings, verifier::BuiltIn,
+};
 
 /// Run the node: API, ledger and everything that works behind them
 #[derive(Debug, Args)]
@@ -110,6 +112,8 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         .with_webhook_key(node_key::key(&data_dir, "webhook")?)
         .with_egress(Arc::new(Guarded::new(dev)?))
         .with_policy(policy(settings)?)
+        .with_gateway(gateway::for_node(settings, &data_dir, dev).await?)
+        .with_conduit(gateway::conduit(settings)?)
         .with_accredited(accredited)
         .with_name(settings.list("public_names").first().map_or("skep", String::as_str));
     if let Some(clock) = clock {
@@ -138,7 +142,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     Ok(())
 }
 
-fn config(settings: &Settings, dev: bool) -> Result<Config> {
+pub fn config(settings: &Settings, dev: bool) -> Result<Config> {
     let listen = settings.text("listen").context("listen is not set")?;
     let listen: SocketAddr = listen
         .parse()
@@ -197,7 +201,7 @@ async fn check_dev(store: &Store, dev: bool) -> Result<()> {
     }
 }
 
-fn stop_signal() -> Result<impl Future<Output = ()>> {
+pub fn stop_signal() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -208,7 +212,7 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
     })
 }
 
-fn private_folder(path: &Path) -> Result<()> {
+pub fn private_folder(path: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

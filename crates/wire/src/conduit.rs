@@ -322,3 +322,106 @@ pub struct Session {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub closed_at: Option<Timestamp>,
 }
+
+/// `POST /conduit/sessions/{id}/close`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CloseSession {
+    /// Why it failed; without it the session is completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// One step of a session with all that was kept of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Step {
+    /// As it stands in the chain.
+    pub event: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub head: Hash32,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub cost_minor: Amount,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
+}
+
+/// What a gateway says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayInfo {
+    pub public_key: PublicKey,
+    pub software: String,
+}
+
+/// A node asks its gateway for a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayOpen {
+    pub agent_id: AgentId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+}
+
+/// A node asks its gateway to act, having checked who asks and what it may cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewayAct {
+    pub index: u32,
+    pub mark: RequestMark,
+    pub act: Act,
+    pub tier: Tier,
+    pub price_minor: Amount,
+}
+
+/// What makes a request the same request: a gateway does it once, and says whose it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestMark {
+    pub key: String,
+    /// Of what was asked.
+    pub fingerprint: Hash32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acted {
+    pub done: ActionDone,
+    pub mark: RequestMark,
+    /// The browser is gone: the session can only be closed.
+    #[serde(default)]
+    pub fatal: bool,
+}
+
+/// A node asks its gateway for the proof.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayClose {
+    pub status: SessionStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Why a gateway did not do it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum GatewayError {
+    #[error("{detail}")]
+    NoBrowser { detail: String },
+    #[error("every browser of the gateway is in use; try again in a moment")]
+    Busy,
+    #[error("the gateway has no such session")]
+    UnknownSession,
+    #[error("the session is over at the gateway: {reason}")]
+    Over { reason: String },
+    /// Nothing was done.
+    #[error("{detail}")]
+    BadAction { detail: String },
+    /// Nothing was done.
+    #[error("this needs the tier {required:?}")]
+    TierTooLow { required: Tier },
+    /// Something else was done under this index already; this is what.
+    #[error("another action has that place")]
+    Taken { acted: Box<Acted> },
+    /// The caller's picture of the session is old.
+    #[error("the session has moved on; look at it again")]
+    Moved,
+    #[error("the gateway cannot be reached: {detail}")]
+    Unreachable { detail: String },
+}

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::settle::Tier;
+
 /// `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -19,4 +21,10 @@ pub struct Problem {
     pub retryable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// Where the caller's tier was too low: the one that would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_tier: Option<Tier>,
+    /// And the caller's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
 }

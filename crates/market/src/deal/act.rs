@@ -157,7 +157,7 @@ impl Market {
 }
 
 /// What people say is kept, up to a length.
-fn short(mut text: String) -> String {
+pub(crate) fn short(mut text: String) -> String {
     let mut end = text.len().min(TEXT_LEN_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

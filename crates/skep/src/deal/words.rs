@@ -66,6 +66,11 @@ pub fn told(error: Error) -> anyhow::Error {
             "register the key of this --data-dir: skep verifier register --engine human"
         }
         "not_a_reviewer" => "the node's operator names reviewers: skep up --accredit ADDRESS",
+        "tier_too_low" => "an agent's tier grows with the work it is known for",
+        "unknown_session" => "open one with skep session open, or sign with other --keys",
+        "budget_spent" => "close the session, and open one with a higher --max-cost",
+        "session_open" => "skep session close ends it; its proof is there then",
+        "session_over" => "skep session show tells why; open another with skep session open",
         "not_settled" => "skep deal status tells what comes before that",
         "connection" => "is it running (skep up --dev)? say another with --node URL",
         _ => return error.into(),

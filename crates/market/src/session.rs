@@ -1,0 +1,244 @@
+//! Recorded browser sessions for agents: held money, one transaction for each step, a signed proof.
+//!
+//! The browser is behind [`Gateway`], which is asked outside any transaction. What it did is then
+//! stored in one; if that did not happen, because the node died, say, the next call or the close
+//! finds it at the gateway and stores it. An agent pays for what a checked proof shows: a session
+//! whose gateway is lost costs nothing.
+
+mod act;
+mod close;
+mod gateway;
+mod open;
+mod refusal;
+mod timer;
+mod view;
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use skep_base::{
+    AgentId, Amount, Asset, Hash32, Timestamp,
+    ed25519::PublicKey,
+    hash::sha256_parts,
+    id::{SessionId, TransferId},
+};
+use skep_settle::session::{Account, Prices};
+use skep_store::{RecordKey, RouteKey, Turn};
+use skep_wire::{
+    conduit::{Session, SessionStatus},
+    settle::{ErrorReport, Standing},
+};
+
+pub(crate) use self::timer::SESSION_JOB;
+pub use self::{
+    gateway::{Calling, Gateway},
+    refusal::SessionRefusal,
+};
+use crate::{
+    Failure, Guarded, Market, Refusal, Signed, answer::Stop, deal::standing_key,
+    identity::agent_key,
+};
+
+/// A session in which nothing is done is failed after so long.
+pub const SESSION_IDLE_MAX: Duration = Duration::from_secs(5 * 60);
+/// And any session after so long.
+pub const SESSION_LIFE_MAX: Duration = Duration::from_secs(15 * 60);
+/// Sessions that one agent may have open, unless the operator says otherwise.
+pub const SESSIONS_OPEN_MAX: usize = 4;
+/// The longest purpose, in bytes.
+pub const PURPOSE_LEN_MAX: usize = 1024;
+
+/// Records of what a request came to.
+const ASKED: &str = "asked";
+/// What sessions cost is paid in this.
+const ASSET: Asset = Asset::USDC;
+
+/// What the node's operator has set about sessions.
+#[derive(Clone, Debug)]
+pub struct Conduit {
+    pub prices: Prices,
+    /// Open sessions of one agent.
+    pub sessions_max: usize,
+}
+
+impl Default for Conduit {
+    fn default() -> Conduit {
+        Conduit { prices: Prices::default(), sessions_max: SESSIONS_OPEN_MAX }
+    }
+}
+
+/// A session as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct SessionRecord {
+    agent: AgentId,
+    status: SessionStatus,
+    reason: Option<String>,
+    purpose: Option<String>,
+    actions: u32,
+    head: Option<Hash32>,
+    max_cost: Amount,
+    cost: Amount,
+    opened_at: Timestamp,
+    acted_at: Timestamp,
+    closed_at: Option<Timestamp>,
+    /// The key that its proof must be signed by.
+    gateway: PublicKey,
+    /// Whether there is one.
+    proven: bool,
+}
+
+impl SessionRecord {
+    fn account(&self) -> Account {
+        let SessionRecord { status, actions, cost, max_cost, .. } = *self;
+        Account { status, actions, cost, max_cost }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.status, SessionStatus::Completed | SessionStatus::Failed)
+    }
+
+    /// When it is failed unless something happens.
+    fn due_at(&self) -> Timestamp {
+        self.acted_at.plus(SESSION_IDLE_MAX).min(self.opened_at.plus(SESSION_LIFE_MAX))
+    }
+
+    fn view(&self, id: SessionId) -> Session {
+        Session {
+            session_id: id,
+            agent_id: self.agent,
+            status: self.status,
+            reason: self.reason.clone(),
+            purpose: self.purpose.clone(),
+            actions: self.actions,
+            head: self.head,
+            asset: ASSET,
+            max_cost_minor: self.max_cost,
+            cost_minor: self.cost,
+            opened_at: self.opened_at,
+            expires_at: self.due_at(),
+            closed_at: self.closed_at,
+        }
+    }
+}
+
+/// A step of a session as it is stored; what is large lies beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StepRecord {
+    event: Value,
+    head: Hash32,
+    cost: Amount,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    data: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorReport>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<Hash32>,
+}
+
+/// The open sessions of one agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct OpenSessions {
+    ids: Vec<SessionId>,
+}
+
+/// What a request came to, so that its repetition opens and does nothing more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Asked<T> {
+    fingerprint: Hash32,
+    given: T,
+}
+
+fn session_key(id: &SessionId) -> RecordKey {
+    RecordKey { route: RouteKey::of(id), kind: "session", id: id.to_string() }
+}
+
+fn step_key(id: &SessionId, index: u32) -> RecordKey {
+    RecordKey { route: RouteKey::of(id), kind: "step", id: format!("{index:05}") }
+}
+
+fn attachment_key(id: &SessionId, sha256: &Hash32) -> RecordKey {
+    RecordKey { route: RouteKey::of(id), kind: "attachment", id: sha256.to_string() }
+}
+
+fn proof_key(id: &SessionId) -> RecordKey {
+    RecordKey { route: RouteKey::of(id), kind: "session_proof", id: id.to_string() }
+}
+
+fn open_key(agent: &AgentId) -> RecordKey {
+    RecordKey { route: RouteKey::of(agent), kind: "open_sessions", id: agent.to_string() }
+}
+
+/// Where it is kept what this request came to.
+fn asked_key(route: RouteKey, signed: &Signed) -> RecordKey {
+    // A nonce and a key of the same text are not the same request.
+    let (what, unique) = match &signed.idempotency_key {
+        Some(key) => ("key", key),
+        None => ("nonce", &signed.nonce),
+    };
+    let parts: [&[u8]; 3] = [signed.agent.as_bytes(), what.as_bytes(), unique.as_bytes()];
+    RecordKey { route, kind: ASKED, id: sha256_parts(&parts).to_string() }
+}
+
+/// The money that is set aside for a session.
+fn hold_id(id: &SessionId) -> TransferId {
+    id.derive("hold")
+}
+
+/// The session of a turn that loaded it.
+fn loaded(turn: &Turn, id: &SessionId) -> Result<SessionRecord, Stop> {
+    let known = turn.record(&session_key(id))?;
+    known.ok_or_else(|| SessionRefusal::UnknownSession { session: *id }.into())
+}
+
+impl Market {
+    /// Opens browsers for agents through this.
+    pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> Market {
+        Market { gateway: Some(gateway), ..self }
+    }
+
+    /// What the node's operator has set about sessions.
+    pub fn with_conduit(self, conduit: Conduit) -> Market {
+        Market { conduit: Arc::new(conduit), ..self }
+    }
+
+    fn gateway(&self) -> Result<&Arc<dyn Gateway>, SessionRefusal> {
+        let detail = "this node has no browser: its operator can name a gateway".to_owned();
+        self.gateway.as_ref().ok_or(SessionRefusal::NoBrowser { detail })
+    }
+
+    /// A session of this agent; a stranger cannot tell it from none.
+    async fn own_session(&self, agent: &AgentId, id: SessionId) -> Result<SessionRecord, Failure> {
+        let known: Option<SessionRecord> = self.read(session_key(&id)).await?;
+        let own = known.filter(|record| record.agent == *agent);
+        own.ok_or_else(|| SessionRefusal::UnknownSession { session: id }.into())
+    }
+
+    /// What the same request came to before, if it did.
+    async fn asked_before<T: serde::de::DeserializeOwned>(
+        &self,
+        key: &RecordKey,
+        signed: &Signed,
+    ) -> Result<Option<T>, Failure> {
+        let Some(asked) = self.read::<Asked<T>>(key.clone()).await? else { return Ok(None) };
+        match (asked.fingerprint == signed.fingerprint, &signed.idempotency_key) {
+            (true, _) => Ok(Some(asked.given)),
+            (false, Some(_)) => Err(Failure::KeyReused(Guarded::IdempotencyKey)),
+            (false, None) => Err(Failure::KeyReused(Guarded::Nonce)),
+        }
+    }
+
+    /// Whoever signed must still be the agent before a browser does anything in its name; the
+    /// transaction that follows asks again. Gives the agent's standing too.
+    async fn caller(&self, signed: &Signed) -> Result<Standing, Failure> {
+        let keys = vec![agent_key(&signed.agent), standing_key(&signed.agent)];
+        let mut records = self.read_all(keys).await?;
+        let known: Option<crate::AgentRecord> = crate::read::next(&mut records)?;
+        let unknown = || Refusal::UnknownAgent { agent: signed.agent.to_string() };
+        let known = known.ok_or_else(unknown)?;
+        if known.current_key() != Some(&signed.key) {
+            return Err(Refusal::KeyNotCurrent.into());
+        }
+        Ok(crate::read::next(&mut records)?.unwrap_or_default())
+    }
+}
