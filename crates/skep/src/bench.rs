@@ -3,6 +3,7 @@
 mod auth;
 mod json;
 mod ledger;
+mod probe;
 mod settle;
 mod store;
 
@@ -21,6 +22,8 @@ pub enum What {
     Ledger,
     /// Complete deals over HTTP against pgbench.
     Settle,
+    /// Recorded browser sessions, and what the recording costs.
+    Probe,
     /// Start-up and audit of a long journal.
     Store,
     /// Canonical JSON against serde_json.
@@ -87,6 +90,9 @@ impl Bench {
         }
         if wanted(What::Settle) {
             settle::measure(time, self.deals, &mut report).await?;
+        }
+        if wanted(What::Probe) {
+            probe::measure(time, &mut report).await?;
         }
         if wanted(What::Store) {
             store::measure(self.transfers).await?.into_iter().try_for_each(&mut report)?;

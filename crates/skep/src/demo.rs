@@ -1,6 +1,7 @@
 //! `skep demo`: the economy on one machine, told as it happens.
 
 mod deals;
+mod pages;
 
 use std::{collections::BTreeMap, io::Write, path::Path};
 

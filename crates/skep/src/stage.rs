@@ -1,5 +1,7 @@
 //! A node of its own and people on it, for demonstrations, measurements and conformance runs.
 
+mod site;
+
 use std::{
     path::Path,
     process::{Command, Stdio},
@@ -24,6 +26,7 @@ use skep_wire::settle::{
     RegisterVerifier, ResponseStatus, VCAP_VERSION, VerificationCallback, VerificationRequest,
 };
 
+pub use self::site::Site;
 use crate::client::now;
 
 /// An agent with its keys.

@@ -12,7 +12,7 @@ use skep_wire::{
     settle::{EscrowStatus, Outcome, VerificationStatus},
 };
 
-use super::Story;
+use super::{Story, pages};
 use crate::stage::{self, Actor, Looker};
 
 /// How long the built-in verifier is waited for.
@@ -53,13 +53,14 @@ pub async fn tell(story: &mut Story<'_>, cast: &Cast<'_>) -> Result<Outcomes> {
     cast.idler.register(cast.url, &["artifact"]).await?;
     released(story, cast, &requester, &provider, &mut outcomes).await?;
     refunded(story, cast, &requester, &provider, &mut outcomes).await?;
+    pages::tell(story, cast, &requester, &provider, &mut outcomes).await?;
     reviewed(story, cast, &requester, &provider, &mut outcomes).await?;
     offline(story, &requester, &mut outcomes).await?;
     Ok(outcomes)
 }
 
 /// Waits until the verifier has spoken.
-async fn settled(client: &Client, id: DealId) -> Result<EscrowStatus> {
+pub(super) async fn settled(client: &Client, id: DealId) -> Result<EscrowStatus> {
     let started = std::time::Instant::now();
     loop {
         let status = client.escrow(id).await?.status;
