@@ -106,7 +106,8 @@ pub(super) async fn ack(
         "proof_unreadable", "proof_hash_mismatch", "proof_foreign", "proof_other_spec",
         "proof_outcome_mismatch", "proof_field_mismatch", "proof_chain_broken",
         "proof_bad_action", "proof_bad_attachment", "proof_content_changed",
-        "proof_foreign_identity", "proof_bad_signature", "split_not_allowed", "bad_split", "already_settled"
+        "proof_foreign_identity", "proof_bad_signature", "split_not_allowed", "bad_split",
+        "already_settled"
     ]))),
 )]
 pub(super) async fn callback(

@@ -14,6 +14,9 @@ use crate::fixture::{
 const STYLES: [LlmStyle; 2] = [LlmStyle::OpenAi, LlmStyle::Anthropic];
 const KEY: &str = "sk-very-secret";
 
+/// What an endpoint answers.
+type Speech = Box<dyn Fn(&Question) -> Value + Send + Sync>;
+
 /// What the server was asked, after holding it to the form of its API.
 struct Question {
     system: String,
@@ -237,8 +240,7 @@ async fn an_answer_that_is_not_exactly_a_verdict_is_an_error() {
             }
             answer
         };
-        let answers: [Box<dyn Fn(&Question) -> Value + Send + Sync>; 2] =
-            [Box::new(doubled), Box::new(cut_off)];
+        let answers: [Speech; 2] = [Box::new(doubled), Box::new(cut_off)];
         for answer in answers {
             let server = Server::start(move |asked| {
                 let answer = answer(&Question::read(style, asked));
