@@ -12,6 +12,8 @@ mod deals;
 mod kill;
 #[path = "it/market_process.rs"]
 mod market_process;
+#[path = "it/sessions.rs"]
+mod sessions;
 #[path = "it/site.rs"]
 mod site;
 #[path = "it/stage.rs"]
