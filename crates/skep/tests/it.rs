@@ -14,6 +14,8 @@ mod kill;
 mod market_process;
 #[path = "it/proof_page.rs"]
 mod proof_page;
+#[path = "it/sessions.rs"]
+mod sessions;
 #[path = "it/site.rs"]
 mod site;
 #[path = "it/stage.rs"]
