@@ -16,7 +16,7 @@ use skep_wire::{
     conduit::{SessionBundle, SessionProof, SessionStatus},
     settle::{
         EscrowStatus, Outcome, ProofBundle, SettlementReceipt, VerificationCallback,
-        VerificationSpec, VerificationStatus,
+        VerificationSpec, VerificationStatus, engine,
     },
 };
 
@@ -61,7 +61,7 @@ pub(crate) fn proof_sheet(view: &ProofView, attachments: &Attachments<'_>) -> St
     let log = callback.as_ref().map(|callback| callback.action_log.as_slice());
     let id = verification.verification_id;
     let (tone, word) = outcome(bundle.as_ref().map(|b| b.outcome), verification.status);
-    let mut sections = vec![asked(&verification.request.spec), parties(view)];
+    let mut sections = Vec::new();
     sections.extend(found(callback.as_ref(), bundle.as_ref()));
     sections.extend(view.receipt.as_ref().map(settlement));
     sections.push(hashes(view, callback.as_ref(), bundle.as_ref()));
@@ -73,6 +73,7 @@ pub(crate) fn proof_sheet(view: &ProofView, attachments: &Attachments<'_>) -> St
         outcome: word,
         summary: summary(view),
         reason: reason.map(|reason| cut(&reason)),
+        about: vec![asked(&verification.request.spec), parties(view)],
         steps: steps(log.unwrap_or_default(), attachments),
         sections,
         checking: vec![
@@ -116,8 +117,9 @@ pub fn session_page(proof: &SessionProof, attachments: &Attachments<'_>) -> Opti
         outcome: outcome.to_owned(),
         summary: format!("{} actions of a browser, recorded step by step", bundle.action_log.len()),
         reason: bundle.reason.as_deref().map(cut),
+        about: vec![Section::new("Session", facts)],
         steps: steps(&bundle.action_log, attachments),
-        sections: vec![Section::new("Session", facts), Section::new("Hashes and keys", hashes)],
+        sections: vec![Section::new("Hashes and keys", hashes)],
         checking: vec![
             format!("skep session proof {id} --out session.json"),
             "skep proof verify session.json".to_owned(),
@@ -145,16 +147,20 @@ fn outcome(outcome: Option<Outcome>, status: VerificationStatus) -> (Tone, Strin
 }
 
 fn summary(view: &ProofView) -> String {
-    let kind = &view.verification.kind;
+    let by = match view.verification.kind.as_str() {
+        engine::HUMAN => "a reviewer".to_owned(),
+        engine::REQUESTER => "the requester".to_owned(),
+        kind => format!("the engine {kind}"),
+    };
     match &view.receipt {
-        None => format!("Work for {}, looked at by {kind}", view.price),
+        None => format!("Work for {}, checked by {by}", view.price),
         Some(receipt) => {
             let word = match receipt.settlement.status {
                 EscrowStatus::Released => "released",
                 EscrowStatus::Refunded => "refunded",
                 EscrowStatus::Held => "held",
             };
-            format!("Work for {}, looked at by {kind}; the escrow was {word}", view.price)
+            format!("Work for {}, checked by {by}; the escrow was {word}", view.price)
         }
     }
 }

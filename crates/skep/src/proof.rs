@@ -75,7 +75,8 @@ GET /.well-known/skep-keys; note them when you meet it.
 Not covered, so that a change there is not noticed:
 {}In a session's proof:
 {}In an AIVS bundle:
-{}White space and the order of keys mean nothing in JSON. Of the work the file holds what the verifier
+{}
+White space and the order of keys mean nothing in JSON. Of the work the file holds what the verifier
 extracted; the SHA-256 of each piece that it looked at is in the bundle's artifact_hashes.",
         list(&NOT_COVERED),
         list(&session_proof::NOT_COVERED),

@@ -32,7 +32,10 @@ pub(super) struct Sheet {
     pub(super) outcome: String,
     pub(super) summary: String,
     pub(super) reason: Option<String>,
+    /// What it is about; above the steps.
+    pub(super) about: Vec<Section>,
     pub(super) steps: Vec<Step>,
+    /// What came of it; below them.
     pub(super) sections: Vec<Section>,
     /// Commands.
     pub(super) checking: Vec<String>,
@@ -143,8 +146,7 @@ impl Step {
                     span class=(format!("dot {tone}")) { }
                     b { (cut(&action.action)) }
                     @if !action.success { span.bad { "did not succeed" } }
-                    span.soft { (took.unwrap_or_default()) }
-                    span.soft { (cost(action)) }
+                    @for text in [took, cost(action)].iter().flatten() { span.soft { (text) } }
                     span.soft { (action.timestamp) }
                 }
                 @if let Some(span) = self.span() { (bar(span, whole, tone)) }
@@ -171,12 +173,26 @@ impl Step {
     }
 }
 
-fn cost(action: &Action) -> String {
+fn cost(action: &Action) -> Option<String> {
     match (action.cost_category, action.cost_cents) {
-        (Some(CostCategory::Free), _) => "free".to_owned(),
-        (None, 0) => String::new(),
-        (_, 1) => "1 cent".to_owned(),
-        (_, cents) => format!("{cents} cents"),
+        (Some(CostCategory::Free), _) => Some("free".to_owned()),
+        (None, 0) => None,
+        (_, 1) => Some("1 cent".to_owned()),
+        (_, cents) => Some(format!("{cents} cents")),
+    }
+}
+
+/// Side by side where there is room; the last one of an odd number has a line of its own.
+fn columns(sections: &[Section]) -> Markup {
+    html! {
+        div.columns {
+            @for section in sections.iter().filter(|section| !section.facts.is_empty()) {
+                section.card {
+                    h2 { (section.title) }
+                    dl { @for fact in &section.facts { (fact.render()) } }
+                }
+            }
+        }
     }
 }
 
@@ -232,15 +248,9 @@ impl Sheet {
                 p.lead { (self.summary) }
                 @if let Some(reason) = &self.reason { p.reason { (reason) } }
             }
+            (columns(&self.about))
             (self.timeline())
-            div.columns {
-                @for section in self.sections.iter().filter(|section| !section.facts.is_empty()) {
-                    section.card {
-                        h2 { (section.title) }
-                        dl { @for fact in &section.facts { (fact.render()) } }
-                    }
-                }
-            }
+            (columns(&self.sections))
             section.card {
                 h2 { "Check it yourself" }
                 p {

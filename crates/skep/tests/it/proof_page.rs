@@ -198,10 +198,10 @@ async fn a_verdict_has_a_page_for_whoever_has_its_link() {
 
 fn photograph(url: &str, folder: &Path) {
     for (name, size, scheme) in [
-        ("wide-light", "1400,1900", 1),
-        ("wide-dark", "1400,1900", 0),
-        ("narrow-light", "380,3600", 1),
-        ("narrow-dark", "380,3600", 0),
+        ("wide-light", "1400,2300", 1),
+        ("wide-dark", "1400,2300", 0),
+        ("narrow-light", "380,1100", 1),
+        ("narrow-dark", "380,1100", 0),
     ] {
         let file = folder.join(name).with_extension("png");
         let status = Command::new("chromium")
