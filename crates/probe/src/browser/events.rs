@@ -69,6 +69,8 @@ pub(super) struct Seen {
     pub(super) commits: u64,
     pub(super) document: Document,
     pub(super) download: bool,
+    /// Windows that were closed at once.
+    pub(super) popups: u64,
     pub(super) requests: VecDeque<Requested>,
     pub(super) console: VecDeque<Value>,
     gone: bool,
@@ -136,6 +138,7 @@ struct Tabs {
     /// While we open one ourselves, those that turn up are kept until it is known which is ours.
     opening: bool,
     unjudged: Vec<(String, String)>,
+    closing: Vec<String>,
 }
 
 impl Stage {
@@ -183,6 +186,20 @@ impl Stage {
             tabs.unjudged.push((target, session));
         } else {
             link.tell(None, "Target.closeTarget", &json!({"targetId": target}));
+            tabs.closing.push(target);
+        }
+    }
+
+    /// A window that we have closed is gone, and may have taken the focus with it.
+    fn left(&self, link: &Link, params: &Value) {
+        let target = text(&params["targetId"]);
+        let mut tabs = lock(&self.tabs);
+        let Some(at) = tabs.closing.iter().position(|closing| *closing == target) else { return };
+        tabs.closing.remove(at);
+        for (session, board) in &tabs.boards {
+            link.tell(Some(session), "Page.bringToFront", &json!({}));
+            lock(&board.seen).popups += 1;
+            board.changed.send_replace(());
         }
     }
 }
@@ -192,6 +209,7 @@ impl Listener for Stage {
         let Some(session) = &event.session else {
             match event.method.as_str() {
                 "Target.attachedToTarget" => self.turned_up(link, &event.params),
+                "Target.detachedFromTarget" => self.left(link, &event.params),
                 "Browser.downloadWillBegin" => {
                     for board in lock(&self.tabs).boards.values() {
                         lock(&board.seen).download = true;

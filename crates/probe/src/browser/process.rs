@@ -54,7 +54,6 @@ const FLAGS: &[&str] = &[
     "--no-service-autorun",
     "--no-startup-window",
     "--deny-permission-prompts",
-    "--block-new-web-contents",
     "--disable-auto-reload",
     "--disable-background-networking",
     "--disable-breakpad",

@@ -28,7 +28,7 @@ async fn site() -> Server {
         "/" => html(
             "<title>Fine</title><button id=loop onclick='while(true){}'>x</button>\
              <button id=open onclick=\"window.open('/popup'); window.open('/popup', '_blank', \
-             'noopener')\">y</button><a id=file href='/file' download>z</a>",
+             'noopener')\">y</button><a id=blank href='/popup' target=_blank>w</a><a id=file href='/file' download>z</a>",
         ),
         "/endless" => Reply::Drip("HTTP/1.1 200 X\r\ncontent-type: text/html\r\n\r\n<p>".into()),
         "/loop" => html("<title>Loop</title><script>while(true){}</script>"),
@@ -79,10 +79,14 @@ async fn a_page_without_end_is_given_up_and_the_tab_goes_on() {
     good(&mut tab, json!({"action": "CLICK", "selector": "#file"})).await;
     let done = good(&mut tab, json!({"action": "CLICK", "selector": "#open"})).await;
     assert_eq!(done.url.as_deref(), Some(server.url("/").as_str()));
+    good(&mut tab, json!({"action": "CLICK", "selector": "#file"})).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let pages = tab.raw("Target.getTargets", json!({})).await.unwrap();
     let pages = pages["targetInfos"].as_array().unwrap();
     assert_eq!(pages.iter().filter(|it| it["type"] == "page").count(), 1, "{pages:#?}");
+    // A link that asks for a new tab is followed in the only one.
+    let done = good(&mut tab, json!({"action": "CLICK", "selector": "#blank"})).await;
+    assert_eq!(done.url.as_deref(), Some(server.url("/popup").as_str()));
 }
 
 #[tokio::test]
