@@ -17,6 +17,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("initdb", "postgresql"),
     ("psql", "postgresql"),
     ("pgbench", "postgresql-contrib"),
+    ("chromium", "chromium"),
+    ("python3", "python3-minimal"),
 ];
 
 /// Pinned, so that a gate changes only when we change it.

@@ -115,6 +115,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
     let (json, config) = (cli.json, cli.config.as_deref());
+    macro_rules! with_settings {
+        ($args:expr) => {{
+            let settings = Settings::load(config, &$args.flags())?;
+            $args.run(&settings, json, out).await
+        }};
+    }
     match cli.command {
         Command::Up(args) => {
             let settings = Settings::load(config, &args.flags())?;
@@ -130,39 +136,18 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             };
             keys::run(args, json, settings.path("keys"), connect, out).await
         }
-        Command::Agent(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
-        Command::Operator(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
-        Command::Wallet(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
-        Command::Deal(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
-        Command::Review(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
-        Command::Session(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
+        Command::Agent(args) => with_settings!(args),
+        Command::Operator(args) => with_settings!(args),
+        Command::Wallet(args) => with_settings!(args),
+        Command::Deal(args) => with_settings!(args),
+        Command::Review(args) => with_settings!(args),
+        Command::Session(args) => with_settings!(args),
         Command::Gateway(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
-        Command::Proof(args) => {
-            let settings = Settings::load(config, &args.flags())?;
-            args.run(&settings, json, out).await
-        }
+        Command::Proof(args) => with_settings!(args),
         Command::Verifier(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;

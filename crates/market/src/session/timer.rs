@@ -48,10 +48,11 @@ impl Market {
         let asked = self.session_fail(session, "nobody closed it in time");
         let unreachable = match tokio::time::timeout(QUESTION_TIME_MAX, asked).await {
             Ok(Ok(_)) => None,
-            Ok(Err(Failure::Refused(Refusal::Session {
-                reason:
-                    SessionRefusal::GatewayUnavailable { detail } | SessionRefusal::NoBrowser { detail },
-            }))) => Some(detail),
+            Ok(Err(Failure::Refused(Refusal::Session { reason }))) => match reason {
+                SessionRefusal::GatewayUnavailable { detail }
+                | SessionRefusal::NoBrowser { detail } => Some(detail),
+                reason => return Err(Refusal::Session { reason }.into()),
+            },
             Ok(Err(failure)) => return Err(failure),
             Err(_) => Some("the gateway took too long".to_owned()),
         };

@@ -222,11 +222,14 @@ on_both_engines! {
         assert_eq!(r.act(id, go(1)).await.unwrap(), 0);
         // What fails on the page is recorded, and costs its price.
         assert_eq!(r.act(id, saying("fails")).await.unwrap(), 1);
-        assert_eq!(r.act(id, Act { screenshot: true, ..Act::new(ActionType::Wait) }).await.unwrap(), 2);
+        let look = Act { screenshot: true, ..Act::new(ActionType::Wait) };
+        assert_eq!(r.act(id, look).await.unwrap(), 2);
         assert_eq!(r.act(id, Act { screenshot: true, ..go(2) }).await.unwrap(), 3);
         let seen = r.see(id).await;
-        assert_eq!((seen.status, seen.actions, seen.cost_minor.minor()), (SessionStatus::Running, 4, 3000));
-        assert_eq!(reason(r.market.session_proof(&r.ann.id(), id).await), SessionRefusal::StillOpen);
+        let (actions, cost) = (seen.actions, seen.cost_minor.minor());
+        assert_eq!((seen.status, actions, cost), (SessionStatus::Running, 4, 3000));
+        let proof = r.market.session_proof(&r.ann.id(), id).await;
+        assert_eq!(reason(proof), SessionRefusal::StillOpen);
         let closed = r.close(id, None).await.unwrap();
         assert_eq!((closed.status, closed.cost_minor.minor()), (SessionStatus::Completed, 3000));
         assert_eq!((r.balance().await.as_str(), r.fees().await), ("997000/0/0", 3000));
@@ -258,11 +261,19 @@ on_both_engines! {
         // The page decides about some fields.
         let typed = r.act(id, saying("into a password")).await;
         assert_eq!(reason(typed), tier(Tier::Verified, Tier::Unverified, "NAVIGATE"));
-        assert_eq!(reason(r.act(id, saying("nonsense")).await), SessionRefusal::BadAction { detail: "no".to_owned() });
+        let refused = reason(r.act(id, saying("nonsense")).await);
+        assert_eq!(refused, SessionRefusal::BadAction { detail: "no".to_owned() });
         assert_eq!(r.see(id).await.actions, 0);
         r.act(id, go(1)).await.unwrap();
         let dear = reason(r.act(id, go(2)).await);
-        assert!(matches!(dear, SessionRefusal::Rule { reason: session::Refusal::BudgetSpent { price_minor: 1000, left_minor: 500, .. } }));
+        let SessionRefusal::Rule { reason: rule } = dear else { panic!("{dear:?}") };
+        let spent = |rule: &session::Refusal| match rule {
+            session::Refusal::BudgetSpent { price_minor, left_minor, .. } => {
+                (*price_minor, *left_minor)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(spent(&rule), (1000, 500));
         // A tier that was given allows more at once; waiting is free.
         let standing = Standing { tier: Tier::Basic, ..Standing::default() };
         r.market.set_standing(r.ann.id(), standing, "test".to_owned()).await.unwrap();
@@ -355,7 +366,8 @@ on_both_engines! {
         assert!(is_over(r.act(id, go(2)).await));
         let seen = r.see(id).await;
         assert_eq!((seen.status, seen.cost_minor.minor()), (SessionStatus::Failed, 0));
-        assert!(matches!(reason(r.market.session_proof(&r.ann.id(), id).await), SessionRefusal::NoProof { .. }));
+        let refused = reason(r.market.session_proof(&r.ann.id(), id).await);
+        assert!(matches!(refused, SessionRefusal::NoProof { .. }));
         assert_eq!((r.balance().await.as_str(), r.fees().await), ("1000000/0/0", 0));
         // It cannot be reached: the owner may try again, and in the end the timer gives the money
         // back.
@@ -430,7 +442,8 @@ on_both_engines! {
         }
         assert_eq!(r.balance().await, "999600/400/0");
         // Browsers that were started for nothing are closed.
-        let left = r.fake.sessions.lock().unwrap().values().filter(|(_, proof)| proof.is_none()).count();
+        let is_open = |(_, proof): &&(_, Option<_>)| proof.is_none();
+        let left = r.fake.sessions.lock().unwrap().values().filter(is_open).count();
         assert_eq!(left, 4);
         let poor = r.market.session_open(&r.ben.signed("poor"), OpenSession { max_cost_minor: None, purpose: None }).await;
         assert!(matches!(refusal(poor), Refusal::Ledger { .. }));
