@@ -15,7 +15,7 @@ const FORM: &str = "<title>Form</title><form action='/sent' method=post>\
     <input id=pass name=pass type=password>\
     <label for=number>Card number</label><input id=number name=n1>\
     <input id=cc name=x autocomplete='section-a cc-number'><input id=iban name=account_iban>\
-    <input id=covered style='-webkit-text-security: disc'>\
+    <input id=turns onfocus='this.type=\"password\"'><input id=covered style='-webkit-text-security: disc'>\
     <select id=size name=size onchange='said.dataset.size=this.value'>\
       <option value=s>Small<option value=l>Large</select>\
     <textarea id=note name=note></textarea><input type=checkbox id=box name=box>\
@@ -105,6 +105,7 @@ async fn passwords_and_payments_need_a_higher_tier() {
     go(&mut tab, &server.url("/")).await;
     let gates = [
         ("#pass", Tier::Basic, Tier::Verified),
+        ("#turns", Tier::Basic, Tier::Verified),
         ("#covered", Tier::Basic, Tier::Verified),
         ("#number", Tier::Verified, Tier::Trusted),
         ("#cc", Tier::Verified, Tier::Trusted),
