@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, OnceLock},
@@ -125,7 +126,6 @@ fn shared_memory_bytes() -> u64 {
 }
 
 fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
@@ -154,6 +154,7 @@ impl Process {
         let failed = |reason: String| BrowserError::Start { reason };
         let home = tempfile::Builder::new()
             .prefix("skep-browser-")
+            .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|error| failed(format!("there is no folder for it: {error}")))?;
         let home = Home(home.keep());
@@ -246,7 +247,9 @@ impl Watch {
                 _ = child.wait() => break,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            let memory = memory_bytes(self.group);
+            let group = self.group;
+            let looked = tokio::task::spawn_blocking(move || memory_bytes(group)).await;
+            let memory = looked.unwrap_or_default();
             if memory > self.memory_max {
                 let why = BrowserError::Memory { bytes: memory, max: self.memory_max };
                 kill(self.group, &self.ended, why);
