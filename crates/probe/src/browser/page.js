@@ -104,7 +104,14 @@ const skep = (() => {
       if (element.disabled || element.readOnly) {
         throw { code: "bad_field", detail: "the field cannot be written to" };
       }
-      element.focus();
+      if (!element.matches(":focus")) {
+        element.focus();
+        try {
+          element.setSelectionRange(element.value.length, element.value.length);
+        } catch {
+          // Not every kind of field has a cursor that can be set.
+        }
+      }
       if (!element.matches(":focus") && !element.contains(document.activeElement)) {
         throw { code: "bad_field", detail: "the element takes no text" };
       }
