@@ -266,17 +266,7 @@ async fn perform(tab: &mut Tab, act: &Act, allowed: Tier, done: &mut Done) -> Re
             tab.last_fingerprint = Some(fingerprint);
             Ok(json!({"fingerprint": fingerprint}))
         }
-        A::CheckChanged => {
-            let baseline = act.baseline.or(tab.last_fingerprint);
-            let baseline = baseline.ok_or_else(|| {
-                Fault::new("no_baseline", "no fingerprint was taken to compare with")
-            })?;
-            let current = tab.fingerprint(selector).await?;
-            done.fingerprint = Some(current);
-            tab.last_fingerprint = Some(current);
-            let changed = current != baseline;
-            Ok(json!({"changed": changed, "baseline": baseline, "current": current}))
-        }
+        A::CheckChanged => check_changed(tab, act, done).await,
         A::OutputToFile => output(act.name.as_deref().unwrap_or_default(), text, done),
         A::Map => tab.map(act).await,
         A::Crawl => tab.crawl(act).await,
@@ -284,6 +274,17 @@ async fn perform(tab: &mut Tab, act: &Act, allowed: Tier, done: &mut Done) -> Re
             Err(Fault::new("not_here", "whoever records the session exports its proof"))
         }
     }
+}
+
+async fn check_changed(tab: &mut Tab, act: &Act, done: &mut Done) -> Result<Value, Fault> {
+    let baseline = act
+        .baseline
+        .or(tab.last_fingerprint)
+        .ok_or_else(|| Fault::new("no_baseline", "no fingerprint was taken to compare with"))?;
+    let current = tab.fingerprint(act.selector.as_deref()).await?;
+    done.fingerprint = Some(current);
+    tab.last_fingerprint = Some(current);
+    Ok(json!({"changed": current != baseline, "baseline": baseline, "current": current}))
 }
 
 async fn wait_for(tab: &Tab, selector: &str) -> Result<Value, Fault> {

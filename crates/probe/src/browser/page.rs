@@ -63,6 +63,15 @@ impl From<Stop> for Fault {
     }
 }
 
+/// What every tab of one browser has.
+#[derive(Debug)]
+pub(super) struct Opening {
+    /// Where its cookies and the like are.
+    pub(super) context: String,
+    /// What the browser calls itself.
+    pub(super) agent: String,
+}
+
 #[derive(Debug)]
 pub(super) struct Page {
     link: Link,
@@ -84,10 +93,11 @@ impl Page {
     pub(super) async fn open(
         link: &Link,
         stage: &Arc<Stage>,
-        agent: &str,
+        opening: &Opening,
     ) -> Result<Page, BrowserError> {
         stage.opening();
-        let made = link.call(None, "Target.createTarget", json!({"url": "about:blank"})).await;
+        let asked = json!({"url": "about:blank", "browserContextId": opening.context});
+        let made = link.call(None, "Target.createTarget", asked).await;
         let target = made.as_ref().ok().and_then(|made| made["targetId"].as_str());
         stage.opened(link, target);
         let target = target.unwrap_or_default().to_owned();
@@ -97,7 +107,7 @@ impl Page {
         let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
         let board = stage.open(&target, &session);
         let page = Page { link: link.clone(), stage: Arc::clone(stage), target, session, board };
-        page.report(agent).await?;
+        page.report(&opening.agent).await?;
         Ok(page)
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, OnceLock},
@@ -21,6 +22,8 @@ const NAMES: &[&str] =
     &["chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"];
 /// How often the memory of a browser is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Less shared memory than this is left alone, in bytes.
+const SHARED_MEMORY_MIN: u64 = 512 * 1024 * 1024;
 /// How often and after what pauses a folder is tried to be removed.
 const REMOVE_TRIES: u32 = 40;
 const REMOVE_PAUSE: Duration = Duration::from_millis(25);
@@ -33,7 +36,8 @@ const WIRING: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"#;
 const FEATURES_OFF: &str = "--disable-features=AsyncDns,AutofillServerCommunication,\
     CertificateTransparencyComponentUpdater,DialMediaRouteProvider,DnsOverHttps,HttpsUpgrades,\
     HttpsFirstBalancedModeAutoEnable,InterestFeedContentSuggestions,IsolateOrigins,MediaRouter,\
-    NetworkTimeServiceQuerying,OptimizationHints,Prerender2,PaintHolding,Translate,WebOTP,\
+    NetworkTimeServiceQuerying,OptimizationHints,PreconnectToSearch,Prerender2,\
+    PaintHolding,Translate,WebOTP,\
     site-per-process";
 
 const FLAGS: &[&str] = &[
@@ -51,6 +55,15 @@ const FLAGS: &[&str] = &[
     "--no-first-run",
     "--no-default-browser-check",
     "--no-pings",
+    // What the browser itself would talk to leads to the proxy's `NOWHERE`.
+    "--allow-browser-signin=false",
+    "--gaia-url=https://127.0.0.1:1",
+    "--google-base-url=https://127.0.0.1:1",
+    "--gcm-checkin-url=https://127.0.0.1:1",
+    "--gcm-registration-url=https://127.0.0.1:1",
+    "--gcm-mcs-endpoint=https://127.0.0.1:1",
+    "--variations-server-url=https://127.0.0.1:1",
+    "--variations-insecure-server-url=https://127.0.0.1:1",
     "--no-service-autorun",
     "--no-startup-window",
     "--deny-permission-prompts",
@@ -62,7 +75,6 @@ const FLAGS: &[&str] = &[
     "--disable-component-update",
     "--disable-crash-reporter",
     "--disable-default-apps",
-    "--disable-dev-shm-usage",
     "--disable-domain-reliability",
     "--disable-extensions",
     "--disable-gpu",
@@ -112,8 +124,13 @@ impl Chromium {
     }
 }
 
+/// What is free of the memory that processes share.
+fn shared_memory_bytes() -> u64 {
+    let free = rustix::fs::statvfs("/dev/shm");
+    free.map_or(0, |free| free.f_bavail.saturating_mul(free.f_frsize))
+}
+
 fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
@@ -142,6 +159,7 @@ impl Process {
         let failed = |reason: String| BrowserError::Start { reason };
         let home = tempfile::Builder::new()
             .prefix("skep-browser-")
+            .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|error| failed(format!("there is no folder for it: {error}")))?;
         let home = Home(home.keep());
@@ -155,6 +173,10 @@ impl Process {
         if geteuid().is_root() {
             tracing::warn!("as root, the browser runs without its sandbox");
             command.arg("--no-sandbox");
+        }
+        // In a container it is often too small for one page.
+        if shared_memory_bytes() < SHARED_MEMORY_MIN {
+            command.arg("--disable-dev-shm-usage");
         }
         let mut child = command
             // What is in our environment (keys, passwords) is not the browser's business.
@@ -230,7 +252,9 @@ impl Watch {
                 _ = child.wait() => break,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            let memory = memory_bytes(self.group);
+            let group = self.group;
+            let looked = tokio::task::spawn_blocking(move || memory_bytes(group)).await;
+            let memory = looked.unwrap_or_default();
             if memory > self.memory_max {
                 let why = BrowserError::Memory { bytes: memory, max: self.memory_max };
                 kill(self.group, &self.ended, why);

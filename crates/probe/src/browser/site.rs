@@ -89,7 +89,7 @@ impl Tab {
         details: bool,
     ) -> Result<(Vec<Visited>, Value), Fault> {
         let walk = self.prepare(act, pages_max).await?;
-        let page = Page::open(&self.link, &self.stage, &self.agent).await?;
+        let page = Page::open(&self.link, &self.stage, &self.opening).await?;
         let origin = walk.first.origin();
         let mut queue = VecDeque::from([(walk.first.clone(), 0)]);
         let mut known = BTreeSet::from([walk.first.to_string()]);
@@ -154,7 +154,10 @@ impl Tab {
 
     async fn robots(&self, first: &Url) -> Robots {
         let Ok(url) = first.join("/robots.txt") else { return Robots::closed() };
-        let asked = Request { body_max: Some(ROBOTS_LEN_MAX), ..Request::get(url) };
+        // In development a redirect could lead to a server of this machine that nobody has named.
+        let follow_redirects = !self.egress.policy().allow_loopback;
+        let body_max = Some(ROBOTS_LEN_MAX);
+        let asked = Request { body_max, follow_redirects, ..Request::get(url) };
         match self.egress.send(asked).await {
             Ok(answer) if answer.is_success() => {
                 Robots::parse(&String::from_utf8_lossy(&answer.body))

@@ -15,7 +15,7 @@ const FORM: &str = "<title>Form</title><form action='/sent' method=post>\
     <input id=pass name=pass type=password>\
     <label for=number>Card number</label><input id=number name=n1>\
     <input id=cc name=x autocomplete='section-a cc-number'><input id=iban name=account_iban>\
-    <input id=covered style='-webkit-text-security: disc'>\
+    <input id=turns onfocus='this.type=\"password\"'><input id=covered style='-webkit-text-security: disc'>\
     <select id=size name=size onchange='said.dataset.size=this.value'>\
       <option value=s>Small<option value=l>Large</select>\
     <textarea id=note name=note></textarea><input type=checkbox id=box name=box>\
@@ -34,6 +34,11 @@ async fn site() -> Server {
              <button id=sure onclick='said.textContent=confirm(\"Sure?\")'>c</button><p id=said></p>\
              <script>onbeforeunload = (event) => { event.preventDefault(); return 'stay' }</script>",
         ),
+        "/frame" => html(
+            "<title>Frame</title><iframe id=frame></iframe>\
+             <script>frame.src = `http://localhost:${location.port}/inner`</script>",
+        ),
+        "/inner" => html("<body style='margin:0'><input autofocus style='width:99%;height:140px'>"),
         "/greets" => html("<title>Greets</title><script>alert('Hello')</script><p>text</p>"),
         _ => reply(404, "text/plain", ""),
     })
@@ -105,6 +110,7 @@ async fn passwords_and_payments_need_a_higher_tier() {
     go(&mut tab, &server.url("/")).await;
     let gates = [
         ("#pass", Tier::Basic, Tier::Verified),
+        ("#turns", Tier::Basic, Tier::Verified),
         ("#covered", Tier::Basic, Tier::Verified),
         ("#number", Tier::Verified, Tier::Trusted),
         ("#cc", Tier::Verified, Tier::Trusted),
@@ -135,8 +141,16 @@ async fn passwords_and_payments_need_a_higher_tier() {
     assert_eq!(done.needs_tier, Some(Tier::Verified));
     assert_eq!(value(&mut tab, "pass.value + '|' + mail.value").await, "|me");
 
+    // What is in a frame of another site cannot be seen, so it may be anything.
+    go(&mut tab, &server.url("/inner").replace("127.0.0.1", "localhost")).await;
+    go(&mut tab, &server.url("/frame")).await;
+    good(&mut tab, json!({"action": "CLICK", "selector": "#frame"})).await;
+    let done = by(&mut tab, Tier::Verified, json!({"action": "KEY_PRESS", "key": "x"})).await;
+    assert_eq!(done.needs_tier, Some(Tier::Trusted), "{done:?}");
+    good(&mut tab, json!({"action": "KEY_PRESS", "key": "x"})).await;
+
     for (act, needs) in [
-        (json!({"action": "CLICK", "selector": "#box"}), Tier::Basic),
+        (json!({"action": "CLICK", "selector": "#frame"}), Tier::Basic),
         (json!({"action": "EVAL", "script": "1"}), Tier::Verified),
     ] {
         let done = by(&mut tab, Tier::Unverified, act).await;

@@ -28,7 +28,8 @@ async fn site() -> Server {
         "/" => html(
             "<title>Fine</title><button id=loop onclick='while(true){}'>x</button>\
              <button id=open onclick=\"window.open('/popup'); window.open('/popup', '_blank', \
-             'noopener')\">y</button><a id=blank href='/popup' target=_blank>w</a><a id=file href='/file' download>z</a>",
+             'noopener')\">y</button><a id=blank href='/popup' target=_blank>w</a>\
+             <a id=file href='/file' download>z</a>",
         ),
         "/endless" => Reply::Drip("HTTP/1.1 200 X\r\ncontent-type: text/html\r\n\r\n<p>".into()),
         "/loop" => html("<title>Loop</title><script>while(true){}</script>"),
@@ -145,7 +146,7 @@ async fn a_browser_that_is_lost_is_said_to_be_and_replaced() {
 #[tokio::test]
 async fn there_are_only_so_many_browsers_and_no_session_lasts_for_ever() {
     let server = site().await;
-    let browsers = browsers_with(Limits { session: Duration::from_secs(2), ..limits() });
+    let browsers = browsers_with(Limits { session: Duration::from_secs(6), ..limits() });
     let (first, second) = (browsers.open().await.unwrap(), browsers.open().await.unwrap());
     let third = browsers.clone();
     let waiting = tokio::spawn(async move { third.open().await });
@@ -154,7 +155,7 @@ async fn there_are_only_so_many_browsers_and_no_session_lasts_for_ever() {
     drop(first);
     let mut tab = waiting.await.unwrap().unwrap();
     go(&mut tab, &server.url("/")).await;
-    tokio::time::sleep(Duration::from_millis(2300)).await;
+    tokio::time::sleep(Duration::from_millis(6300)).await;
     let done = tab.act(&action(json!({"action": "EXTRACT"})), Tier::Trusted).await;
     assert_eq!((done.error.unwrap().code.as_str(), done.fatal), ("session_expired", true));
     drop(second);

@@ -29,7 +29,8 @@ async fn site() -> Server {
         "/news" => html(
             "<title>News</title><nav><a href='/'>Home of everything</a></nav><div><div>\
              <p>The long story begins here and goes on.</p><p>It ends here.</p></div>\
-             <footer>imprint</footer></div><button aria-label='Press'>p</button>\
+             <footer>imprint</footer></div>\
+             <button aria-label='Press' onclick='document.title=1'>p</button>\
              <input aria-label=City value=Graz><script>console.log('said', 7); null.x</script>\
              <div style='height: 5000px'></div><p id=low>low</p>",
         ),
@@ -59,6 +60,16 @@ async fn a_site_is_mapped_and_crawled_politely() {
     let text = done.data["pages"][1]["text"].as_str().unwrap();
     assert!(text.contains("Text of A"), "{text}");
     assert_eq!(done.data["pages"][1]["fingerprint"].as_str().unwrap().len(), 64);
+    // The tab takes clicks and keys as before.
+    good(&mut tab, json!({"action": "CLICK", "selector": "button"})).await;
+    good(&mut tab, json!({"action": "TYPE", "selector": "input", "text": "!"})).await;
+    let done = good(
+        &mut tab,
+        json!({"action": "EVAL",
+        "script": "document.title + document.querySelector('input').value"}),
+    );
+    assert_eq!(done.await.data["value"], "1Graz!");
+    good(&mut tab, json!({"action": "SCREENSHOT"})).await;
     let asked = server.asked();
     assert!(asked.iter().all(|asked| !asked.path.starts_with("/hidden")));
     assert!(asked.iter().any(|asked| asked.path == "/robots.txt"));
