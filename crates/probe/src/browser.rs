@@ -156,7 +156,7 @@ impl Browsers {
         let deny = json!({"behavior": "deny", "eventsEnabled": true});
         link.call(None, "Browser.setDownloadBehavior", deny).await?;
         let page = Page::open(&link, &stage, &agent).await?;
-        let attach = json!({"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true});
+        let attach = json!({"autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true});
         link.call(None, "Target.setAutoAttach", attach).await?;
         Ok(Tab {
             page,

@@ -17,6 +17,8 @@ use crate::{
 
 /// Functions that look at a page and change it, for [`Page::script`].
 const LIBRARY: &str = include_str!("page.js");
+/// Runs in every page before the page's own scripts.
+const ONE_TAB: &str = include_str!("one_tab.js");
 /// The size of the window, in pixels.
 pub(super) const WIDTH_PX: u32 = 1280;
 pub(super) const HEIGHT_PX: u32 = 800;
@@ -87,9 +89,7 @@ impl Page {
         stage.opening();
         let made = link.call(None, "Target.createTarget", json!({"url": "about:blank"})).await;
         let target = made.as_ref().ok().and_then(|made| made["targetId"].as_str());
-        for strange in stage.opened(target) {
-            link.tell(None, "Target.closeTarget", &json!({"targetId": strange}));
-        }
+        stage.opened(link, target);
         let target = target.unwrap_or_default().to_owned();
         made?;
         let attach = json!({"targetId": target, "flatten": true});
@@ -116,10 +116,13 @@ impl Page {
         tell("Runtime.enable", json!({}));
         tell("Log.enable", json!({}));
         tell("Inspector.enable", json!({}));
+        tell("Page.addScriptToEvaluateOnNewDocument", json!({"source": ONE_TAB}));
         // A window that asks for a file gets none.
         tell("Page.setInterceptFileChooserDialog", json!({"enabled": true}));
         tell("Emulation.setDeviceMetricsOverride", window);
         tell("Emulation.setUserAgentOverride", json!({"userAgent": agent}));
+        // Keys and clicks arrive whichever window the browser takes for the one in front.
+        tell("Emulation.setFocusEmulationEnabled", json!({"enabled": true}));
         tell("Runtime.runIfWaitingForDebugger", json!({}));
         self.call("Page.enable", json!({})).await?;
         Ok(())

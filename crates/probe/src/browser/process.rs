@@ -10,7 +10,6 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
-use tempfile::TempDir;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{BrowserError, Chromium, Limits};
@@ -22,6 +21,9 @@ const NAMES: &[&str] =
     &["chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"];
 /// How often the memory of a browser is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often and after what pauses a folder is tried to be removed.
+const REMOVE_TRIES: u32 = 40;
+const REMOVE_PAUSE: Duration = Duration::from_millis(25);
 
 /// A shell puts the pipes where Chromium wants them (3 in, 4 out) and becomes it: to do that
 /// from here would need `unsafe`.
@@ -142,13 +144,14 @@ impl Process {
             .prefix("skep-browser-")
             .tempdir()
             .map_err(|error| failed(format!("there is no folder for it: {error}")))?;
+        let home = Home(home.keep());
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", WIRING])
             .arg(&chromium.path)
             .args(FLAGS)
             .arg(format!("--proxy-server=http://127.0.0.1:{proxy_port}"))
-            .arg(format!("--user-data-dir={}", home.path().join("profile").display()));
+            .arg(format!("--user-data-dir={}", home.0.join("profile").display()));
         if geteuid().is_root() {
             tracing::warn!("as root, the browser runs without its sandbox");
             command.arg("--no-sandbox");
@@ -157,10 +160,10 @@ impl Process {
             // What is in our environment (keys, passwords) is not the browser's business.
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", home.path())
-            .env("TMPDIR", home.path())
+            .env("HOME", &home.0)
+            .env("TMPDIR", &home.0)
             .env("LANG", "C.UTF-8")
-            .current_dir(home.path())
+            .current_dir(&home.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -221,7 +224,7 @@ struct Watch {
 
 impl Watch {
     /// Looks at the browser until it has ended, and clears up behind it.
-    async fn run(self, mut child: Child, home: TempDir) {
+    async fn run(self, mut child: Child, home: Home) {
         loop {
             tokio::select! {
                 _ = child.wait() => break,
@@ -238,20 +241,24 @@ impl Watch {
         }
         // Its children may outlive it for a moment; the group is theirs until they are gone.
         kill(self.group, &self.ended, BrowserError::Crashed);
-        let _ = tokio::task::spawn_blocking(move || remove(home)).await;
+        let _ = tokio::task::spawn_blocking(move || drop(home)).await;
     }
 }
 
-/// Processes that are just being killed may still write.
-fn remove(home: TempDir) {
-    let path = home.keep();
-    for _ in 0..20 {
-        if fs::remove_dir_all(&path).is_ok() || !path.exists() {
-            return;
+/// A browser's folder. It is removed when this is dropped.
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Processes that are just being killed may still write.
+        for _ in 0..REMOVE_TRIES {
+            if fs::remove_dir_all(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(REMOVE_PAUSE);
         }
-        std::thread::sleep(Duration::from_millis(50));
+        tracing::warn!(path = %self.0.display(), "a browser's folder cannot be removed");
     }
-    tracing::warn!(path = %path.display(), "a browser's folder cannot be removed");
 }
 
 /// What a browser and its children hold that the machine cannot take back: not the pages of the
