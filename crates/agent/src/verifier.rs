@@ -269,9 +269,10 @@ impl Verifier {
         if agreement.baseline_taken || agreement.delivered_at.is_some() {
             return Ok(true);
         }
-        let Some(url) = &agreement.criteria.url else { return Ok(true) };
-        let selector = agreement.criteria.selector.as_deref();
-        match self.engines.fingerprint(url, selector).await {
+        if agreement.criteria.url.is_none() {
+            return Ok(true);
+        }
+        match self.engines.fingerprint(&agreement.criteria).await {
             Ok(fingerprint) => desk.baseline(id, fingerprint).await.map(|()| true),
             Err(error) => {
                 tracing::info!(code = error.code, %id, "no baseline could be taken yet");
@@ -300,7 +301,8 @@ impl Verifier {
             agent_identity: Some(proof::identify(*agent, agent_key, completed_at)),
             ..blank(request, stamp(*agent, kid), (started_at, completed_at))
         };
-        proof::seal(bundle, examined.extracted_content, key)
+        let sealed = proof::seal(bundle, examined.extracted_content, key)?;
+        Ok(VerificationCallback { attachments: examined.attachments, ..sealed })
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use skep_wire::settle::DOCUMENT_LEN_MAX;
+use skep_wire::settle::{CALLBACK_LEN_MAX, DOCUMENT_LEN_MAX};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{code::Code, config::Limits, problem::ApiError};
@@ -19,14 +19,15 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// What is set aside for a body before any of it has come.
 const RESERVED_MAX: usize = 16 * 1024;
 
-/// Deliveries and proofs may be longer than other messages.
+/// Deliveries, and proofs with their attachments, may be longer than other messages.
 pub(crate) fn limits(path: &str, usual: &Limits) -> Limits {
-    let is_document = path.starts_with("/vcap/v1/")
-        && ["/deliveries", "/callback", "/decision"].iter().any(|end| path.ends_with(end));
-    match is_document {
-        true => Limits { body_bytes: usual.body_bytes.max(DOCUMENT_LEN_MAX), ..*usual },
-        false => *usual,
-    }
+    let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
+    let most = match path.starts_with("/vcap/v1/") {
+        true if ends(&["/callback", "/decision"]) => CALLBACK_LEN_MAX,
+        true if ends(&["/deliveries"]) => DOCUMENT_LEN_MAX,
+        _ => return *usual,
+    };
+    Limits { body_bytes: usual.body_bytes.max(most), ..*usual }
 }
 
 /// The whole body.

@@ -278,6 +278,8 @@ codes! {
         "Each hash is over the action's canonical JSON and the hex of the hash before.";
     ProofBadAction "proof_bad_action" 422 final "An action of the log is not well formed"
         "Actions are numbered from 0 without gaps, and have a name.";
+    ProofBadAttachment "proof_bad_attachment" 422 final "An attachment does not fit the proof"
+        "Each is named by its SHA-256 in an action, once; at most 4, together 1.5 MiB of base64.";
     ProofContentChanged "proof_content_changed" 422 final "extracted_content was changed"
         "Its SHA-256 is not the one in the bundle.";
     ProofForeignIdentity "proof_foreign_identity" 422 final "agent_identity is another's"

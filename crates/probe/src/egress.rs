@@ -6,8 +6,8 @@
 //! first lookup to the last byte.
 
 mod address;
-mod resolve;
-mod target;
+pub(crate) mod resolve;
+pub(crate) mod target;
 
 use std::{error::Error as StdError, io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -152,6 +152,7 @@ impl EgressError {
 pub struct Egress {
     http: reqwest::Client,
     policy: Arc<Policy>,
+    lookup: Arc<dyn Lookup>,
 }
 
 impl Egress {
@@ -164,7 +165,10 @@ impl Egress {
         // Another part of the process may have chosen a provider already; either is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
-            .dns_resolver(GuardedResolver { lookup, allow_loopback: policy.allow_loopback })
+            .dns_resolver(GuardedResolver {
+                lookup: Arc::clone(&lookup),
+                allow_loopback: policy.allow_loopback,
+            })
             .connect_timeout(policy.connect_timeout)
             .user_agent(concat!("skep/", env!("CARGO_PKG_VERSION")))
             // A proxy would resolve names itself, out of our sight.
@@ -181,11 +185,16 @@ impl Egress {
             .no_zstd()
             .build()
             .map_err(|error| EgressError::Setup { reason: error.to_string() })?;
-        Ok(Egress { http, policy: Arc::new(policy) })
+        Ok(Egress { http, policy: Arc::new(policy), lookup })
     }
 
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Where names become addresses, for what else has to be judged as this client judges.
+    pub(crate) fn lookup(&self) -> Arc<dyn Lookup> {
+        Arc::clone(&self.lookup)
     }
 
     pub async fn get(&self, url: &str) -> Result<Fetched, EgressError> {

@@ -5,13 +5,17 @@
 //! moves on the first two only.
 
 mod artifact;
-mod check;
-mod criteria;
+mod browser;
+pub(crate) mod check;
+mod composite;
+pub(crate) mod criteria;
 mod html;
 mod http;
-mod json;
+pub(crate) mod json;
+mod llm;
 mod media;
-mod record;
+mod offers;
+pub(crate) mod record;
 mod schema;
 
 use std::{
@@ -21,22 +25,32 @@ use std::{
 
 use skep_base::{Clock, Hash32};
 use skep_wire::settle::{
-    Action, EXTRACT_LEN_MAX, EngineOffer, ErrorReport, Fingerprints, Outcome, VerificationRequest,
-    VerificationSpec, engine,
+    Action, Artifact, Attachment, EXTRACT_LEN_MAX, EngineOffer, ErrorReport, Fingerprints, Hints,
+    Outcome, VerificationRequest, VerificationSpec, engine,
 };
 use tokio::sync::Semaphore;
 
 use self::{
     check::{Extract, Material},
     criteria::{Criteria, Selection},
+    llm::Llm,
     record::{Deadline, Record, Stop, cut},
 };
-use crate::egress::Egress;
+pub use self::{
+    llm::{ApiKey, LlmConfig, LlmStyle},
+    offers::known_offers,
+};
+use crate::{
+    browser::Browsers,
+    egress::{Egress, EgressError},
+};
 
 /// The longest that an examination takes, whatever the request allows.
 const EXAMINATION_MAX: Duration = Duration::from_secs(120);
 /// The longest that a baseline takes.
 const BASELINE_MAX: Duration = Duration::from_secs(30);
+/// The same with a browser, which has to start and may have to wait for the page.
+const BROWSER_BASELINE_MAX: Duration = Duration::from_secs(60);
 /// How many documents are worked on at once. One that cannot be stopped takes a place for good
 /// until it is done, and no more than that.
 const WORK_AT_ONCE: usize = 4;
@@ -55,61 +69,50 @@ pub struct Examination {
     pub fingerprints: Fingerprints,
     /// SHA-256 of each artifact that was looked at, in order.
     pub artifact_hashes: Vec<Hash32>,
+    /// What actions name by hash: at most [`ATTACHMENTS_MAX`], together at most
+    /// [`ATTACHMENTS_LEN_MAX`] bytes of base64.
+    ///
+    /// [`ATTACHMENTS_MAX`]: skep_wire::settle::ATTACHMENTS_MAX
+    /// [`ATTACHMENTS_LEN_MAX`]: skep_wire::settle::ATTACHMENTS_LEN_MAX
+    pub attachments: Vec<Attachment>,
 }
 
-/// The engines `http` (also `url`), `api` and `artifact`.
+/// The engines `http` (also `url`), `api`, `artifact` and `composite`, and where they are set up
+/// `llm` and `browser`.
 #[derive(Clone, Debug)]
 pub struct Engines {
     egress: Egress,
     clock: Arc<dyn Clock>,
     places: Arc<Semaphore>,
+    llm: Option<Arc<Llm>>,
+    browsers: Option<Browsers>,
 }
 
 impl Engines {
     pub fn new(egress: Egress, clock: Arc<dyn Clock>) -> Engines {
-        Engines { egress, clock, places: Arc::new(Semaphore::new(WORK_AT_ONCE)) }
+        let places = Arc::new(Semaphore::new(WORK_AT_ONCE));
+        Engines { egress, clock, places, llm: None, browsers: None }
     }
 
-    /// What a verifier with these engines registers (11.2).
-    pub fn offers() -> Vec<EngineOffer> {
-        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let offer = |kind: &str, hints: &[&str], actions: &[&str]| EngineOffer {
-            kind: kind.to_owned(),
-            hint_fields: owned(hints),
-            actions: owned(actions),
-            proof_fields: Vec::new(),
-        };
-        let page = ["url", "selector", "expected_content", "fingerprint_delta"];
-        let document = ["custom.status", "custom.json_schema", "custom.equals"];
-        let call = ["custom.method", "custom.headers", "custom.body"];
-        let artifact = [
-            "selector",
-            "expected_content",
-            "custom.index",
-            "custom.sha256",
-            "custom.size_min",
-            "custom.size_max",
-            "custom.media_type",
-            "custom.json_schema",
-            "custom.equals",
-        ];
-        vec![
-            offer(
-                engine::HTTP,
-                &[&page[..], &document].concat(),
-                &["NAVIGATE", "EXTRACT", "FINGERPRINT", "CHECK", "CHECK_CHANGED"],
-            ),
-            offer(
-                engine::API,
-                &[&page[..], &document, &call].concat(),
-                &["REQUEST", "EXTRACT", "FINGERPRINT", "CHECK", "CHECK_CHANGED"],
-            ),
-            offer(
-                engine::ARTIFACT,
-                &artifact,
-                &["READ", "FETCH", "HASH", "EXTRACT", "FINGERPRINT", "CHECK", "CHECK_CHANGED"],
-            ),
-        ]
+    /// The same with a language model.
+    pub fn with_llm(self, config: LlmConfig) -> Result<Engines, EgressError> {
+        Ok(Engines { llm: Some(Arc::new(Llm::new(config)?)), ..self })
+    }
+
+    /// The same with browsers, which reach what their own client reaches.
+    pub fn with_browsers(self, browsers: Browsers) -> Engines {
+        Engines { browsers: Some(browsers), ..self }
+    }
+
+    /// What a verifier with these engines registers (11.2): only those that can run here.
+    pub fn offers(&self) -> Vec<EngineOffer> {
+        let mut offers = known_offers();
+        offers.retain(|offer| match offer.kind.as_str() {
+            engine::LLM => self.llm.is_some(),
+            engine::BROWSER => self.browsers.is_some(),
+            _ => true,
+        });
+        offers
     }
 
     /// Looks at what the request names. Takes no longer than `timeout_seconds` or two minutes.
@@ -119,30 +122,21 @@ impl Engines {
         let bench = self.bench(limit);
         let mut record = Record::new(&*self.clock);
         record.fingerprints.baseline = spec.baseline_fingerprint;
-        let examined = async {
-            match spec.kind.as_str() {
-                engine::HTTP | "url" => http::examine_page(&bench, &mut record, spec).await,
-                engine::API => http::examine_api(&bench, &mut record, spec).await,
-                engine::ARTIFACT => artifact::examine(&bench, &mut record, request).await,
-                other => Err(Stop::error(
-                    "unsupported_engine",
-                    format!("there is no engine {other:?} here"),
-                )),
-            }
-        };
+        let examined = bench.look(&mut record, spec, &request.artifacts);
         let result = tokio::time::timeout(limit, examined).await;
         record.close(result.unwrap_or_else(|_| Err(Stop::timeout())))
     }
 
-    /// The fingerprint of a page before the work, as an examination will take it afterwards. What
-    /// is not there yet (the page, or what the selector names) is taken as an empty text.
-    pub async fn fingerprint(
-        &self,
-        url: &str,
-        selector: Option<&str>,
-    ) -> Result<Hash32, ErrorReport> {
-        let bench = self.bench(BASELINE_MAX);
-        let taken = tokio::time::timeout(BASELINE_MAX, bench.baseline(url, selector)).await;
+    /// The fingerprint of the page that the criteria name, before the work and as an examination
+    /// will take it afterwards. What is not there yet (the page, or what the selector names) is
+    /// taken as an empty text.
+    pub async fn fingerprint(&self, criteria: &Hints) -> Result<Hash32, ErrorReport> {
+        let limit = match criteria.kind.as_deref() {
+            Some(engine::BROWSER) => BROWSER_BASELINE_MAX,
+            _ => BASELINE_MAX,
+        };
+        let bench = self.bench(limit);
+        let taken = tokio::time::timeout(limit, bench.baseline(criteria)).await;
         taken.unwrap_or_else(|_| Err(Stop::timeout())).map_err(|stop| match stop {
             Stop::Error(report) => report,
             Stop::Failed(detail) => ErrorReport { code: "bad_content".to_owned(), detail },
@@ -154,6 +148,8 @@ impl Engines {
             egress: self.egress.clone(),
             places: Arc::clone(&self.places),
             deadline: Deadline(Instant::now() + limit),
+            llm: self.llm.clone(),
+            browsers: self.browsers.clone(),
         }
     }
 }
@@ -163,9 +159,32 @@ struct Bench {
     egress: Egress,
     places: Arc<Semaphore>,
     deadline: Deadline,
+    llm: Option<Arc<Llm>>,
+    browsers: Option<Browsers>,
 }
 
 impl Bench {
+    /// Looks with the engine that the criteria name.
+    async fn look(
+        &self,
+        record: &mut Record<'_>,
+        spec: &VerificationSpec,
+        artifacts: &[Artifact],
+    ) -> Result<(), Stop> {
+        match spec.kind.as_str() {
+            engine::HTTP | "url" => http::examine_page(self, record, spec).await.map(|_| ()),
+            engine::API => http::examine_api(self, record, spec).await,
+            engine::ARTIFACT => artifact::examine(self, record, spec, artifacts).await,
+            engine::BROWSER => browser::examine(self, record, spec).await,
+            engine::LLM => llm::examine(self, record, spec, artifacts).await,
+            engine::COMPOSITE => composite::examine(self, record, spec, artifacts).await,
+            other => {
+                let detail = format!("there is no engine {other:?} here");
+                Err(Stop::error("unsupported_engine", detail))
+            }
+        }
+    }
+
     /// Does what needs the processor on a thread of its own. A panic there, in whatever crate a
     /// stranger's document found it, is an error like any other.
     async fn work<T, F>(&self, work: F) -> Result<T, Stop>
@@ -193,7 +212,7 @@ impl Bench {
         spec: &VerificationSpec,
         criteria: &Arc<Criteria>,
         material: Material,
-    ) -> Result<Extract, Stop> {
+    ) -> Result<Arc<Extract>, Stop> {
         record.start("EXTRACT", None, spec.selector.as_deref());
         let (criteria, deadline) = (Arc::clone(criteria), self.deadline);
         let extracted = self.work(move || check::extract(&material, &criteria, deadline)).await;
@@ -205,7 +224,7 @@ impl Bench {
             record.finish(extracted, |extract| extract.text.clone().unwrap_or_default())?;
         record.extracted_content =
             extract.text.as_deref().map(|text| cut(text, EXTRACT_LEN_MAX).to_owned());
-        Ok(extract)
+        Ok(Arc::new(extract))
     }
 
     fn fingerprint(&self, record: &mut Record<'_>, fingerprint: Hash32) {
@@ -219,12 +238,13 @@ impl Bench {
         &self,
         record: &mut Record<'_>,
         spec: &VerificationSpec,
-        criteria: Arc<Criteria>,
-        extract: Extract,
+        criteria: &Arc<Criteria>,
+        extract: &Arc<Extract>,
     ) -> Result<(), Stop> {
         let fingerprint = extract.fingerprint;
         if criteria.has_checks() {
             record.start("CHECK", None, None);
+            let (criteria, extract) = (Arc::clone(criteria), Arc::clone(extract));
             let checked = self.work(move || check::check(&extract, &criteria)).await;
             record.finish(checked, |()| String::new())?;
         }
@@ -242,10 +262,15 @@ impl Bench {
         Ok(())
     }
 
-    async fn baseline(&self, url: &str, selector: Option<&str>) -> Result<Hash32, Stop> {
-        let selector = selector.map(str::to_owned);
+    async fn baseline(&self, hints: &Hints) -> Result<Hash32, Stop> {
+        let selector = hints.selector.clone();
         let selection =
             self.work(move || selector.as_deref().map(Selection::parse).transpose()).await?;
+        let url = hints.url.as_deref();
+        let url = url.ok_or_else(|| Stop::error("no_url", "the criteria name no address"))?;
+        if hints.kind.as_deref() == Some(engine::BROWSER) {
+            return browser::baseline(self, hints, url).await;
+        }
         let fetched = self.egress.get(url).await?;
         let content_type = fetched.content_type().map(str::to_owned);
         let bytes = match fetched.status {

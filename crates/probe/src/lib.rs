@@ -20,9 +20,10 @@
 
 mod engine;
 
+pub mod browser;
 pub mod egress;
 
 pub use self::{
     egress::{Egress, EgressError, Fetched, Lookup, Policy, Request},
-    engine::{Engines, Examination},
+    engine::{ApiKey, Engines, Examination, LlmConfig, LlmStyle, known_offers},
 };

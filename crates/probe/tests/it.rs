@@ -6,12 +6,20 @@
 mod api;
 #[path = "it/artifact.rs"]
 mod artifact;
+#[path = "it/browser.rs"]
+mod browser;
+#[path = "it/composite.rs"]
+mod composite;
 #[path = "it/egress.rs"]
 mod egress;
 #[path = "it/fixture.rs"]
 mod fixture;
 #[path = "it/limits.rs"]
 mod limits;
+#[path = "it/llm.rs"]
+mod llm;
+#[path = "it/look.rs"]
+mod look;
 #[path = "it/page.rs"]
 mod page;
 #[path = "it/rebinding.rs"]

@@ -3,7 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use skep_wire::settle::{Hints, TEXT_LEN_MAX, VerificationSpec, engine};
+use skep_wire::settle::{
+    Hints, TEXT_LEN_MAX, VerificationSpec,
+    criteria::{check_custom, engines_needed},
+    engine,
+};
 
 use crate::offer::{BadMessage, bad};
 
@@ -24,7 +28,26 @@ pub(crate) fn check(hints: &Hints) -> Result<(), BadMessage> {
         let problem = "what must change has to be named: give the url too";
         return Err(bad("verification_hints.fingerprint_delta", problem));
     }
+    let kind = hints.kind.as_deref().unwrap_or_default();
+    check_custom(kind, hints.custom.as_ref())
+        .map_err(|problem| bad("verification_hints.custom", problem))?;
+    // What the engine would not look at must not seem to be agreed.
+    let stated = [
+        ("selector", hints.selector.is_some()),
+        ("expected_content", hints.expected_content.is_some()),
+        ("fingerprint_delta", hints.fingerprint_delta == Some(true)),
+    ];
+    if let Some((field, _)) = stated.iter().find(|(_, is)| *is && kind == engine::COMPOSITE) {
+        let problem = "the criteria of a composite stand in its parts";
+        return Err(bad(&format!("verification_hints.{field}"), problem));
+    }
     Ok(())
+}
+
+/// Every engine that a verifier must have to judge frozen criteria.
+pub fn engines(frozen: &Hints) -> Vec<String> {
+    let kind = frozen.kind.as_deref().unwrap_or(engine::REQUESTER);
+    engines_needed(kind, frozen.custom.as_ref()).into_iter().collect()
 }
 
 /// Whether hints, of an offer or of a delivery, can be read at all.
@@ -112,7 +135,8 @@ pub fn spec(
     let whole = is_delta || frozen.expected_content.is_some() || frozen.custom.is_some();
     let selector = keep("selector", frozen.selector.as_ref(), delivered.selector.as_ref(), !whole)?;
     let (want, say) = (frozen.expected_content.as_ref(), delivered.expected_content.as_ref());
-    let expected_content = keep("expected_content", want, say, true)?;
+    let may_fill = frozen.kind.as_deref() != Some(engine::COMPOSITE);
+    let expected_content = keep("expected_content", want, say, may_fill)?;
     Ok(VerificationSpec {
         kind: frozen.kind.clone().unwrap_or_else(|| engine::REQUESTER.to_owned()),
         url: url.cloned(),
@@ -165,6 +189,31 @@ mod tests {
         assert_eq!(frozen_kind(json!({"type": "url", "expected_content": "x"})), "http");
         assert_eq!(frozen_kind(json!({"expected_content": "x"})), "artifact");
         assert_eq!(frozen_kind(json!({"type": "llm", "custom": {"rubric": "r"}})), "llm");
+    }
+
+    #[test]
+    fn what_an_engine_would_not_understand_is_refused_before_it_is_agreed() {
+        let refused = |value| check(&hints(value)).unwrap_err().to_string();
+        let part = json!({"type": "artifact", "expected_content": "x"});
+        let composite = json!({"mode": "all", "of": [part]});
+        for good in [
+            json!({"type": "llm", "custom": {"rubric": "It rhymes."}}),
+            json!({"type": "composite", "url": "http://a", "custom": composite}),
+            json!({"type": "browser", "url": "http://a", "expected_content": "x"}),
+            json!({"type": "somebody's own", "custom": {"steps": 7}}),
+        ] {
+            check(&hints(good.clone())).unwrap();
+            assert_eq!(frozen_kind(good.clone()), good["type"].as_str().unwrap());
+        }
+        assert!(refused(json!({"type": "llm", "url": "http://a"})).contains("custom"));
+        assert!(refused(json!({"type": "composite", "custom": {"mode": "all"}})).contains("of"));
+        let beside = json!({"type": "composite", "selector": "p", "custom": composite});
+        assert!(refused(beside).contains("in its parts"));
+        assert!(refused(json!({"type": "browser", "custom": {"steps": 7}})).contains("custom"));
+        let agreed = freeze(&hints(json!({"type": "composite", "custom": composite})));
+        assert_eq!(engines(&agreed), ["artifact", "composite"]);
+        let beside = hints(json!({"expected_content": "y"}));
+        assert_eq!(spec(&agreed, Some(&beside), 9).unwrap_err().field, "expected_content");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Section 5: the proof bundle, its hash, its signature and the chain of its actions, made and
 //! checked by the same code.
 
+mod attachment;
 pub mod file;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -17,6 +18,8 @@ use skep_wire::settle::{
     ACTIONS_MAX, AgentIdentity, ProofBody, ProofBundle, VCAP_VERSION, VerificationCallback,
     VerificationSpec,
 };
+
+use self::attachment::check_attachments;
 
 /// What a bundle says that it is.
 pub const FORMAT: &str = "skep/vcap-proof/v1";
@@ -45,6 +48,8 @@ pub enum Fault {
     BrokenChain { computed: Hash32 },
     #[error("action {index} of the log cannot be read, or is out of order")]
     BadAction { index: usize },
+    #[error("attachment {index}: {problem}")]
+    BadAttachment { index: usize, problem: String },
     #[error("extracted_content is not what the bundle was made of")]
     ContentChanged,
     #[error("agent_identity is not the verifier's registered key")]
@@ -194,6 +199,7 @@ pub fn check_alone(callback: &VerificationCallback, bundle: &Value) -> Result<Pr
     if content != read.extracted_content_sha256 {
         return Err(Fault::ContentChanged);
     }
+    check_attachments(&callback.attachments, &callback.action_log)?;
     Ok(read)
 }
 
@@ -227,6 +233,7 @@ pub fn check_bundle_less(
         return Err(Fault::FieldMismatch { field: "verification_id".to_owned() });
     }
     check_actions(&callback.action_log)?;
+    check_attachments(&callback.attachments, &callback.action_log)?;
     let body = json::to_vec(&body).map_err(|_| bad())?;
     expected.key.verify(&body, &callback.proof_signature).map_err(|_| bad())
 }

@@ -7,6 +7,7 @@ mod conformance;
 mod deal;
 mod demo;
 mod egress;
+mod engines;
 mod keys;
 mod ledger;
 mod node_key;

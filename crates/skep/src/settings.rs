@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 18] = [
+pub const KNOWN: [(&str, &str); 23] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -27,6 +27,11 @@ pub const KNOWN: [(&str, &str); 18] = [
     ("rate_limits", "on or off; default: on, but off with --dev"),
     ("accredited", "agents that the marketplace picks to verify, and reviewers; by commas"),
     ("verifier", "on or off: the verifier inside the node; default: on"),
+    ("chromium", "the program of Chromium, for the engine browser; default: looked for in PATH"),
+    ("llm_url", "where a language model's API is, for the engine llm; default: no such engine"),
+    ("llm_model", "the model's name there"),
+    ("llm_style", "openai or anthropic: the API that llm_url speaks; default: openai"),
+    ("llm_api_key", "the secret for llm_url; best in the environment"),
     ("fee_bps", "the platform's fee in 1/10000 of what is released, at most 2000; default: 0"),
     ("review_deadline_s", "refunds what no reviewer decided in time; default: never"),
     ("log_format", "auto, text or json"),
@@ -139,8 +144,13 @@ impl Settings {
     /// Every value with where it came from, fit to be shown: without passwords.
     pub fn shown(&self) -> BTreeMap<&'static str, Setting> {
         let mut shown = self.values.clone();
-        if let Some(database) = shown.get_mut("database") {
-            database.value = without_password(&database.value);
+        for name in ["database", "llm_url"] {
+            if let Some(setting) = shown.get_mut(name) {
+                setting.value = without_password(&setting.value);
+            }
+        }
+        if let Some(secret) = shown.get_mut("llm_api_key") {
+            secret.value = "…".to_owned();
         }
         shown
     }
@@ -248,6 +258,10 @@ mod tests {
         let settings = Settings::load(Some(&file), &flag).unwrap();
         assert_eq!(settings.text("listen"), Some("127.0.0.1:2"));
         assert_eq!(settings.shown()["listen"].origin, Origin::Flag);
+        fs::write(&file, "llm_api_key = \"sk-secret\"").unwrap();
+        let settings = Settings::load(Some(&file), &[]).unwrap();
+        assert_eq!(settings.text("llm_api_key"), Some("sk-secret"));
+        assert_eq!(settings.shown()["llm_api_key"].value, "…");
         fs::write(&file, "lisen = 1").unwrap();
         let wrong = Settings::load(Some(&file), &[]).unwrap_err().to_string();
         assert!(wrong.contains("lisen") && wrong.contains("listen"), "{wrong}");

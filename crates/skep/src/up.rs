@@ -21,7 +21,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{egress::Guarded, node_key, settings::Settings, verifier::BuiltIn};
+use crate::{egress::Guarded, engines::engines, node_key, settings::Settings, verifier::BuiltIn};
 
 /// Run the node: API, ledger and everything that works behind them
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     check_dev(&store, dev).await?;
     let built_in = match settings.text("verifier") {
         Some("off" | "false" | "no") => None,
-        _ => Some(BuiltIn::open(&data_dir, dev)?),
+        _ => Some(BuiltIn::open(&data_dir, engines(settings, dev)?)?),
     };
     let accredited = accredited(settings)?.into_iter().chain(built_in.as_ref().map(BuiltIn::agent));
     let mut market = Market::new(store, node_key::key(&data_dir, "log")?, dev)

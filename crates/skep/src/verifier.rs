@@ -19,7 +19,7 @@ use skep_base::{
     wallet::WalletKey,
 };
 use skep_market::{Failure, Market, Signed};
-use skep_probe::Engines;
+use skep_probe::{Engines, known_offers};
 use skep_sdk::Client;
 use skep_store::SystemClock;
 use skep_wire::{
@@ -34,7 +34,8 @@ use skep_wire::{
 
 use crate::{
     client::{NodeArgs, SignerArgs, connect, now},
-    egress, node_key,
+    engines::engines,
+    node_key,
     settings::Settings,
 };
 
@@ -56,15 +57,15 @@ pub struct BuiltIn {
     folder: PathBuf,
     wallet: WalletKey,
     agent_key: SecretKey,
-    dev: bool,
+    engines: Engines,
 }
 
 impl BuiltIn {
-    pub fn open(folder: &Path, dev: bool) -> Result<BuiltIn> {
+    pub fn open(folder: &Path, engines: Engines) -> Result<BuiltIn> {
         let wallet = WalletKey::from_bytes(node_key::seed(folder, "verifier-wallet")?)
             .map_err(|_| anyhow::anyhow!("the verifier's wallet key is none"))?;
         let agent_key = node_key::key(folder, "verifier-agent")?;
-        Ok(BuiltIn { folder: folder.to_owned(), wallet, agent_key, dev })
+        Ok(BuiltIn { folder: folder.to_owned(), wallet, agent_key, engines })
     }
 
     pub fn agent(&self) -> AgentId {
@@ -153,16 +154,16 @@ impl BuiltIn {
             kid: kid(&key.public()),
             key,
         };
-        Ok(Verifier::new(identity, engines(self.dev)?, Arc::new(SystemClock)))
+        Ok(Verifier::new(identity, self.engines.clone(), Arc::new(SystemClock)))
     }
 
-    /// A key that is registered and good for a while.
+    /// A key that is registered and good for a while, with the engines that there are now.
     async fn good_key(&self, desk: &Inside) -> Result<SecretKey> {
         let mut key = node_key::key(&self.folder, PURPOSE)?;
         let soon = desk.market.store().now().await?.plus(RENEWED_BEFORE);
-        let known = match desk.market.verifier(&desk.agent).await {
-            Ok(known) => known.keys,
-            Err(Failure::Refused(_)) => vec![],
+        let (known, engines) = match desk.market.verifier(&desk.agent).await {
+            Ok(known) => (known.keys, known.engines),
+            Err(Failure::Refused(_)) => (vec![], vec![]),
             Err(failure) => return Err(failure.into()),
         };
         let is_known = known.iter().find(|known| known.public_key == key.public());
@@ -171,8 +172,8 @@ impl BuiltIn {
             key = node_key::key(&self.folder, PURPOSE)?;
         }
         let is_new = !known.iter().any(|known| known.public_key == key.public());
-        if is_new {
-            let request = registration(Engines::offers(), &key.public(), vec![]);
+        if is_new || engines != self.engines.offers() {
+            let request = registration(self.engines.offers(), &key.public(), vec![]);
             desk.market.register_verifier(&desk.signed("register")?, request).await?;
         }
         Ok(key)
@@ -186,11 +187,6 @@ fn registration(
 ) -> RegisterVerifier {
     let key = NewVerifierKey { kid: kid(key), public_key: *key, not_before: None, not_after: None };
     RegisterVerifier { engines, key, prices, bundle_less: false }
-}
-
-fn engines(dev: bool) -> Result<Engines> {
-    let egress = skep_probe::Egress::new(egress::policy(dev))?;
-    Ok(Engines::new(egress, Arc::new(SystemClock)))
 }
 
 /// A desk in the same process as its market.
@@ -302,7 +298,7 @@ struct Register {
     /// Where the key for proofs is kept [default: data_dir]
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
-    /// An engine: human, http, api, artifact or one of your own
+    /// An engine: human, http, api, artifact, browser, llm, composite or one of your own
     #[arg(long, value_name = "NAME", required = true)]
     engine: Vec<String>,
     /// What a verdict costs, such as '0.10 USDC'
@@ -395,7 +391,7 @@ impl VerifierArgs {
 
 /// What an engine of this program understands; a foreign one is named only.
 fn offer(kind: &str) -> EngineOffer {
-    let own = Engines::offers().into_iter().find(|offer| offer.kind == kind);
+    let own = known_offers().into_iter().find(|offer| offer.kind == kind);
     let actions = match kind {
         engine::HUMAN => vec!["REVIEW".to_owned()],
         _ => vec![],
@@ -425,7 +421,8 @@ impl Run {
         let (client, keyring) = self.signer.client(settings)?;
         let folder = folder(settings)?;
         let key = node_key::key(&folder, PURPOSE)?;
-        let request = registration(Engines::offers(), &key.public(), self.price);
+        let engines = engines(settings, self.dev)?;
+        let request = registration(engines.offers(), &key.public(), self.price);
         let known = client.register_verifier(&request).await?;
         let kid = kid(&key.public());
         match json {
@@ -443,7 +440,7 @@ impl Run {
             key,
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let verifier = Arc::new(Verifier::new(identity, engines(self.dev)?, clock));
+        let verifier = Arc::new(Verifier::new(identity, engines, clock));
         let file = folder.join("verifier.cursor");
         let cursor = fs::read_to_string(&file).ok().filter(|text| !text.is_empty());
         let keep = move |cursor: &str| {

@@ -4,6 +4,7 @@
 //! counts is stored as it came, and its hash is over that. What VCAP leaves to implementations
 //! travels in `metadata.skep` ([`DealOptions`]), in `custom`, or beside the fields of the spec.
 
+pub mod criteria;
 mod deal;
 mod delivery;
 mod escrow;
@@ -44,6 +45,14 @@ pub const VCAP_VERSION: &str = "1.0";
 pub const AGENT_KID: &str = "agent";
 /// The longest delivery or callback with its proof bundle, in bytes.
 pub const DOCUMENT_LEN_MAX: usize = 512 * 1024;
+/// Attachments of one callback.
+pub const ATTACHMENTS_MAX: usize = 4;
+/// All attachments of one callback together, in bytes of base64.
+pub const ATTACHMENTS_LEN_MAX: usize = 1536 * 1024;
+/// The longest callback with its attachments, in bytes.
+pub const CALLBACK_LEN_MAX: usize = DOCUMENT_LEN_MAX + ATTACHMENTS_LEN_MAX;
+/// The longest name or media type of an attachment, in bytes.
+pub const ATTACHMENT_NAME_LEN_MAX: usize = 128;
 /// The longest piece of text in a message that people read, in bytes.
 pub const TEXT_LEN_MAX: usize = 8 * 1024;
 /// Artifacts of one delivery.

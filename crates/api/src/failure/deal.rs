@@ -83,6 +83,7 @@ fn of_proof(fault: &Fault) -> Code {
         Fault::FieldMismatch { .. } => Code::ProofFieldMismatch,
         Fault::BrokenChain { .. } => Code::ProofChainBroken,
         Fault::BadAction { .. } => Code::ProofBadAction,
+        Fault::BadAttachment { .. } => Code::ProofBadAttachment,
         Fault::ContentChanged => Code::ProofContentChanged,
         Fault::ForeignIdentity => Code::ProofForeignIdentity,
         Fault::BadSignature { .. } => Code::ProofBadSignature,

@@ -105,8 +105,9 @@ pub(super) async fn ack(
         "verifier_key_expired", "bad_completion_time", "bundle_unreachable", "proof_missing",
         "proof_unreadable", "proof_hash_mismatch", "proof_foreign", "proof_other_spec",
         "proof_outcome_mismatch", "proof_field_mismatch", "proof_chain_broken",
-        "proof_bad_action", "proof_content_changed", "proof_foreign_identity",
-        "proof_bad_signature", "split_not_allowed", "bad_split", "already_settled"
+        "proof_bad_action", "proof_bad_attachment", "proof_content_changed",
+        "proof_foreign_identity", "proof_bad_signature", "split_not_allowed", "bad_split",
+        "already_settled"
     ]))),
 )]
 pub(super) async fn callback(
@@ -294,8 +295,8 @@ pub(super) async fn review(
         "verifier_key_expired", "verifier_not_independent", "bad_completion_time", "bad_split",
         "proof_missing", "proof_unreadable", "proof_hash_mismatch", "proof_foreign",
         "proof_other_spec", "proof_outcome_mismatch", "proof_field_mismatch",
-        "proof_chain_broken", "proof_bad_action", "proof_content_changed",
-        "proof_foreign_identity", "proof_bad_signature"
+        "proof_chain_broken", "proof_bad_action", "proof_bad_attachment",
+        "proof_content_changed", "proof_foreign_identity", "proof_bad_signature"
     ]))),
 )]
 pub(super) async fn decide(

@@ -113,7 +113,7 @@ impl Market {
         let criteria = skep_settle::criteria::freeze(&known.offer.criteria);
         let need = Need {
             seed: sha256(id.as_bytes()),
-            engine: criteria.kind.unwrap_or_default(),
+            engines: skep_settle::criteria::engines(&criteria),
             parties: [known.requester, known.provider],
             operators: [requester, provider],
             asset: known.offer.price.asset,

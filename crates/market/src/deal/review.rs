@@ -8,8 +8,7 @@ use skep_wire::{
 };
 
 use super::{
-    DISPUTES, DealRecord, DealRefusal, REVIEWS, proof_key, settlement_record_key,
-    verifiers::verifier_key,
+    DISPUTES, DealRecord, DealRefusal, REVIEWS, settlement_record_key, verifiers::verifier_key,
 };
 use crate::{Failure, Market, Refusal};
 
@@ -55,8 +54,7 @@ impl Market {
         let attempt = deal.attempt(review.attempt).ok_or(unknown)?;
         let mut callbacks = Vec::new();
         for attempt in &deal.attempts {
-            let key = proof_key(&id.verification(attempt.number));
-            callbacks.extend(self.read(key).await?);
+            callbacks.extend(self.callback_to(&id.verification(attempt.number)).await?);
         }
         let before = attempt.supersedes.and_then(|before| deal.attempt(before.attempt()));
         Ok(ReviewFile {

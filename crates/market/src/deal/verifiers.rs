@@ -66,7 +66,8 @@ pub(crate) fn verifier_key(agent: &AgentId) -> RecordKey {
 pub(super) struct Need {
     /// What decides between equals: no one side alone chooses it.
     pub(super) seed: Hash32,
-    pub(super) engine: String,
+    /// All of them: a composite needs those of its parts.
+    pub(super) engines: Vec<String>,
     pub(super) parties: [AgentId; 2],
     pub(super) operators: [Did; 2],
     pub(super) asset: Asset,
@@ -77,7 +78,7 @@ impl Need {
     pub(super) fn of(deal: &Deal) -> Need {
         Need {
             seed: deal.terms_hash,
-            engine: deal.terms.engine().to_owned(),
+            engines: skep_settle::criteria::engines(&deal.terms.criteria),
             parties: [deal.requester, deal.provider],
             operators: [deal.requester_operator, deal.provider_operator],
             asset: deal.terms.price.asset,
@@ -91,8 +92,8 @@ impl Need {
         if self.parties.contains(&agent) || self.operators.contains(operator) {
             return Err(DealRefusal::VerifierNotIndependent { agent });
         }
-        if !verifier.has_engine(&self.engine) {
-            let engine = self.engine.clone();
+        if let Some(engine) = self.engines.iter().find(|engine| !verifier.has_engine(engine)) {
+            let engine = engine.clone();
             return Err(DealRefusal::VerifierLacksEngine { agent, engine });
         }
         let asked = verifier.prices.iter().find(|price| price.asset == self.asset);

@@ -10,12 +10,12 @@ use skep_settle::{
 };
 use skep_store::{Lock, StoredRecord, Turn};
 use skep_wire::settle::{
-    AGENT_KID, CallbackTaken, DOCUMENT_LEN_MAX, DealAnswer, Outcome, ProofBundle, TEXT_LEN_MAX,
-    VerificationCallback, VerificationStatus, Verifier, engine,
+    AGENT_KID, Attachment, CallbackTaken, DOCUMENT_LEN_MAX, DealAnswer, Outcome, ProofBundle,
+    TEXT_LEN_MAX, VerificationCallback, VerificationStatus, Verifier, engine,
 };
 
 use super::{
-    DealRecord, DealRefusal, deal_key, deliver::answer_of, loaded, proof_key,
+    DealRecord, DealRefusal, attachments, deal_key, deliver::answer_of, loaded, proof_key,
     verifiers::verifier_key,
 };
 use crate::{
@@ -187,6 +187,7 @@ impl Market {
             _ => None,
         };
         let completed_at = message.completed_at;
+        let raw = attachments::without_data(raw);
         Ok(Prepared { id, signer: agent, kid, key, verdict, substitute, completed_at, raw })
     }
 
@@ -230,6 +231,7 @@ impl Market {
     ) -> Result<Written, Failure> {
         let mut load = self.load_deal(&known.deal);
         load.records.push((proof_key(&prepared.id), Lock::Exclusive));
+        attachments::load(&mut load, &known.deal.id, &message.attachments);
         load.records.push((verifier_key(&prepared.signer), Lock::Shared));
         load.records.push((agent_key(&prepared.signer), Lock::Shared));
         if let Some(substitute) = &prepared.substitute {
@@ -256,8 +258,9 @@ impl Market {
                 || matches!(attempt.deadline, Some(deadline) if now >= deadline);
             let unheard = timed_out && attempt.proof.is_none();
             if let Some(deadline) = attempt.deadline.filter(|_| unheard) {
-                return keep_late(turn, record, &prepared, deadline);
+                return keep_late(turn, record, &prepared, (&message.attachments, deadline));
             }
+            attachments::keep(turn, &id.deal(), &message.attachments)?;
             turn.put(&proof_key(&id), &prepared.raw)?;
             let substitute = prepared
                 .substitute
@@ -407,10 +410,11 @@ fn keep_late(
     turn: &mut Turn,
     mut record: DealRecord,
     prepared: &Prepared,
-    deadline: Timestamp,
+    (attached, deadline): (&[Attachment], Timestamp),
 ) -> Result<Written, Stop> {
     if record.late < LATE_MAX {
         record.late += 1;
+        attachments::keep(turn, &record.deal.id, attached)?;
         turn.put(&proof_key(&prepared.id), &prepared.raw)?;
         turn.put(&deal_key(&record.deal.id), &record)?;
     }

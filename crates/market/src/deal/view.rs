@@ -177,8 +177,11 @@ impl Market {
         }
         let attempt = record.deal.attempt(id.attempt()).ok_or(unknown)?;
         let request = self.request_of(&record.deal, attempt, next(&mut records)?);
+        let callback = match next(&mut records)? {
+            Some(stored) => Some(self.with_data(&id, stored).await?),
+            None => None,
+        };
         let far = Timestamp::from_ms(i64::from(i32::MAX) * 1000);
-        let callback: Option<Value> = next(&mut records)?;
         let verification = Verification {
             verification_id: id,
             negotiation_id: record.deal.id,

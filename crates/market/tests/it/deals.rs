@@ -7,7 +7,10 @@ use skep_base::ed25519::SecretKey;
 use skep_market::{DealRefusal, EgressFailure, Sending};
 use skep_wire::{
     identity::Statement,
-    settle::{EscrowStatus, NegotiationStatus, Outcome, PaymentStatus, VerificationStatus},
+    settle::{
+        Action, Attachment, EscrowStatus, NegotiationStatus, Outcome, PaymentStatus,
+        VerificationCallback, VerificationStatus,
+    },
 };
 
 use crate::{deal_world::*, fixture::*, on_both_engines};
@@ -44,6 +47,64 @@ on_both_engines! {
         assert_eq!(receipt.settlement.released_minor.minor(), PRICE);
         assert_eq!(receipt.settlement.verification_id, Some(verification));
         w.f.audit_is_clean().await;
+    }
+
+    async fn what_a_proof_names_by_hash_is_kept_and_given_back(f: Fixture) {
+        let w = World::new(f).await;
+        let (id, verification) = w.delivered(json!({})).await;
+        let picture = Attachment::new(&[7; 300_000], "image/png", Some("page.png"));
+        let by = w.asked(verification).await;
+        let mut bundle = w.finding(verification, by, Outcome::Verified).await;
+        let action = Action {
+            screenshot_sha256: Some(picture.sha256),
+            ..Action::begun(0, "SCREENSHOT", w.f.now())
+        };
+        bundle.action_log = vec![serde_json::to_value(action).unwrap()];
+        let sealed = skep_settle::proof::seal(bundle, None, &by.key).unwrap();
+        let foreign = Attachment::new(b"another page", "image/png", None);
+        let wrong = VerificationCallback { attachments: vec![foreign], ..sealed.clone() };
+        let refused = deal_refusal(w.callback(wrong).await);
+        assert!(refused.to_string().contains("no action names it"), "{refused}");
+        assert_eq!(w.states(id).await, "Active Held Pending");
+        let sent = VerificationCallback { attachments: vec![picture], ..sealed };
+        w.callback(sent.clone()).await.unwrap();
+        assert_eq!(w.states(id).await, "Completed Released Verified");
+        let given = w.verification(verification).await.callback.unwrap();
+        assert_eq!(given, serde_json::to_value(sent).unwrap(), "as it came");
+        w.f.audit_is_clean().await;
+    }
+
+    async fn a_composite_is_looked_at_by_one_who_has_every_engine(f: Fixture) {
+        let w = World::new(f).await;
+        let parts = json!([
+            {"type": "artifact", "expected_content": "hello"},
+            {"type": "llm", "custom": {"rubric": "It greets."}},
+        ]);
+        let custom = json!({"mode": "all", "of": parts});
+        // A merge keeps what the world's usual offer says; null takes it away.
+        let hints = json!({"type": "composite", "expected_content": null, "custom": custom});
+        let terms = json!({"verification_hints": hints});
+        w.register(&w.vera, &["composite", "artifact"]).await;
+        w.register(&w.viv, &["artifact", "llm"]).await;
+        let id = w.agreed(terms.clone()).await;
+        let answer = w.deliver(id, json!({})).await.unwrap();
+        assert_eq!(answer.verifier, None, "neither of them has all three");
+        w.register(&w.viv, &["artifact", "llm", "composite"]).await;
+        let id = w.agreed(terms.clone()).await;
+        let answer = w.deliver(id, json!({})).await.unwrap();
+        assert_eq!(answer.verifier, Some(w.viv.id()));
+        let named = json!({"metadata": {"skep": {"verifier": w.vera.id()}}});
+        let mut terms = terms;
+        merge(&mut terms, named);
+        let id = w.open(terms).await.unwrap();
+        let refused = deal_refusal(w.respond(&w.ben, id, "ACCEPTED", json!({})).await);
+        assert!(matches!(
+            refused,
+            DealRefusal::VerifierLacksEngine { engine, .. } if engine == "llm"
+        ));
+        let bad = json!({"verification_hints": {"type": "llm", "custom": {"rubrik": "x"}}});
+        let refused = deal_refusal(w.open(bad).await).to_string();
+        assert!(refused.contains("rubric"), "{refused}");
     }
 
     async fn a_deal_that_fails_refunds_the_requester(f: Fixture) {

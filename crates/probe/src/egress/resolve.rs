@@ -38,15 +38,15 @@ impl Lookup for SystemLookup {
 
 /// Stands between reqwest and a [`Lookup`].
 #[derive(Clone, Debug)]
-pub(super) struct GuardedResolver {
-    pub(super) lookup: Arc<dyn Lookup>,
-    pub(super) allow_loopback: bool,
+pub(crate) struct GuardedResolver {
+    pub(crate) lookup: Arc<dyn Lookup>,
+    pub(crate) allow_loopback: bool,
 }
 
 impl GuardedResolver {
     /// One bad address among good ones refuses the name: which one a connection would take is
     /// not ours to choose.
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
+    pub(crate) async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
         let unreachable = |reason: String| EgressError::Unreachable { host: host.into(), reason };
         let private = address::is_private_name(host);
         if private && !self.allow_loopback {

@@ -17,7 +17,7 @@ const REFUSED_PORTS: &[u16] = &[
 ];
 
 /// The URL as it will be fetched, if it may be.
-pub(super) fn judge(text: &str, policy: &Policy) -> Result<Url, EgressError> {
+pub(crate) fn judge(text: &str, policy: &Policy) -> Result<Url, EgressError> {
     if text.len() > URL_LEN_MAX {
         let reason = format!("it is longer than {URL_LEN_MAX} bytes");
         return Err(EgressError::BadUrl { url: text.chars().take(100).collect(), reason });

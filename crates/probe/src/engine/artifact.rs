@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use skep_base::{Hash32, hash::sha256};
-use skep_wire::settle::{Artifact, VerificationRequest};
+use skep_wire::settle::{Artifact, VerificationSpec};
 
 use super::{
     Bench,
@@ -21,25 +21,20 @@ use crate::egress::Request;
 pub(super) async fn examine(
     bench: &Bench,
     record: &mut Record<'_>,
-    request: &VerificationRequest,
+    spec: &VerificationSpec,
+    artifacts: &[Artifact],
 ) -> Result<(), Stop> {
-    let spec = &request.spec;
     let criteria = bench.prepare(spec).await?;
     let wanted = criteria.custom.index.unwrap_or(0);
-    if request.artifacts.is_empty() {
+    if artifacts.is_empty() {
         return Err(Stop::failed("no artifact was delivered"));
     }
-    if wanted >= request.artifacts.len() {
+    if wanted >= artifacts.len() {
         return Err(Stop::failed(format!("there is no artifact {wanted}")));
     }
     let mut chosen = None;
-    for (at, artifact) in request.artifacts.iter().enumerate() {
-        let material = read(bench, record, at, artifact).await?;
-        record.start("HASH", artifact.uri.as_deref(), None);
-        let hashed = bench.work(move || Ok((sha256(&material.bytes), material))).await;
-        let (hash, material) = record.finish(hashed, |(hash, _)| hash.to_string())?;
-        record.artifact_hashes.push(hash);
-        record.finish(declared(at, artifact, hash), |()| hash.to_string())?;
+    for (at, artifact) in artifacts.iter().enumerate() {
+        let (material, hash) = take(bench, record, at, artifact).await?;
         if at == wanted {
             chosen = Some((material, hash));
         }
@@ -64,7 +59,23 @@ pub(super) async fn examine(
     if spec.fingerprint_delta {
         bench.fingerprint(record, extract.fingerprint);
     }
-    bench.check(record, spec, criteria, extract).await
+    bench.check(record, spec, &criteria, &extract).await
+}
+
+/// One artifact with its hash, which must be the declared one.
+pub(super) async fn take(
+    bench: &Bench,
+    record: &mut Record<'_>,
+    at: usize,
+    artifact: &Artifact,
+) -> Result<(Material, Hash32), Stop> {
+    let material = read(bench, record, at, artifact).await?;
+    record.start("HASH", artifact.uri.as_deref(), None);
+    let hashed = bench.work(move || Ok((sha256(&material.bytes), material))).await;
+    let (hash, material) = record.finish(hashed, |(hash, _)| hash.to_string())?;
+    record.saw_artifact(at, hash);
+    record.finish(declared(at, artifact, hash), |()| hash.to_string())?;
+    Ok((material, hash))
 }
 
 /// What is inline is what counts; an address beside it only says where else it is.

@@ -35,7 +35,7 @@ pub(crate) struct Extract {
 }
 
 impl Extract {
-    fn of_text(text: String, found: usize, document_len: usize) -> Extract {
+    pub(crate) fn of_text(text: String, found: usize, document_len: usize) -> Extract {
         let folded = fold(&text);
         let fingerprint = sha256(folded.as_bytes());
         Extract { found, text: Some(text), folded, fingerprint, values: None, document_len }

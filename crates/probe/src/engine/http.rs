@@ -6,7 +6,7 @@ use skep_wire::settle::VerificationSpec;
 
 use super::{
     Bench,
-    check::{self, Material},
+    check::{self, Extract, Material},
     criteria::{Call, Criteria},
     record::{Record, Stop},
 };
@@ -17,7 +17,7 @@ pub(super) async fn examine_page(
     bench: &Bench,
     record: &mut Record<'_>,
     spec: &VerificationSpec,
-) -> Result<(), Stop> {
+) -> Result<Arc<Extract>, Stop> {
     let criteria = bench.prepare(spec).await?;
     let request = Request::get(address(spec)?);
     answer(bench, record, spec, criteria, "NAVIGATE", request).await
@@ -35,7 +35,7 @@ pub(super) async fn examine_api(
     let follow_redirects = method == http::Method::GET;
     let request =
         Request { method, headers, body, follow_redirects, ..Request::get(address(spec)?) };
-    answer(bench, record, spec, criteria, "REQUEST", request).await
+    answer(bench, record, spec, criteria, "REQUEST", request).await.map(|_| ())
 }
 
 async fn answer(
@@ -45,7 +45,7 @@ async fn answer(
     criteria: Arc<Criteria>,
     action: &str,
     request: Request,
-) -> Result<(), Stop> {
+) -> Result<Arc<Extract>, Stop> {
     record.start(action, Some(&request.url), None);
     let fetched = bench.egress.send(request).await.map_err(Stop::from);
     let fetched = fetched.and_then(|fetched| {
@@ -56,10 +56,11 @@ async fn answer(
     let material = Material { bytes: fetched.body, content_type };
     let extract = bench.extract(record, spec, &criteria, material).await?;
     bench.fingerprint(record, extract.fingerprint);
-    bench.check(record, spec, criteria, extract).await
+    bench.check(record, spec, &criteria, &extract).await?;
+    Ok(extract)
 }
 
-fn address(spec: &VerificationSpec) -> Result<&str, Stop> {
+pub(super) fn address(spec: &VerificationSpec) -> Result<&str, Stop> {
     spec.url.as_deref().ok_or_else(|| Stop::error("no_url", "the request names no address"))
 }
 

@@ -2,8 +2,12 @@
 
 use std::time::Instant;
 
-use skep_base::{Clock, Hash32};
-use skep_wire::settle::{Action, ErrorReport, Fingerprints, Outcome};
+use serde_json::{Value, json};
+use skep_base::{Clock, Hash32, hash::sha256};
+use skep_wire::settle::{
+    ACTIONS_MAX, ATTACHMENTS_LEN_MAX, ATTACHMENTS_MAX, Action, Attachment, ErrorReport,
+    Fingerprints, Outcome,
+};
 
 use super::Examination;
 use crate::egress::EgressError;
@@ -72,7 +76,12 @@ pub(crate) struct Record<'a> {
     pub(crate) actions: Vec<Action>,
     pub(crate) extracted_content: Option<String>,
     pub(crate) fingerprints: Fingerprints,
-    pub(crate) artifact_hashes: Vec<Hash32>,
+    artifact_hashes: Vec<Hash32>,
+    attachments: Vec<Attachment>,
+    /// Which part of a composite is at work: `1`, or `1.0` for one inside.
+    part: Option<String>,
+    /// There was no room for a step.
+    is_full: bool,
 }
 
 impl<'a> Record<'a> {
@@ -84,15 +93,71 @@ impl<'a> Record<'a> {
             extracted_content: None,
             fingerprints: Fingerprints::default(),
             artifact_hashes: Vec::new(),
+            attachments: Vec::new(),
+            part: None,
+            is_full: false,
         }
+    }
+
+    /// From now on the steps are those of a part. Gives what [`Record::leave`] needs.
+    pub(crate) fn enter(&mut self, part: usize) -> Option<String> {
+        let inside = match &self.part {
+            Some(above) => format!("{above}.{part}"),
+            None => part.to_string(),
+        };
+        self.part.replace(inside)
+    }
+
+    pub(crate) fn leave(&mut self, above: Option<String>) {
+        self.part = above;
+    }
+
+    /// Parts of a composite may look at the same artifacts.
+    pub(crate) fn saw_artifact(&mut self, at: usize, hash: Hash32) {
+        if at == self.artifact_hashes.len() {
+            self.artifact_hashes.push(hash);
+        }
+    }
+
+    /// Adds to what the step that was started last was told.
+    pub(crate) fn note(&mut self, told: Value) {
+        let Some(action) = self.actions.last_mut() else { return };
+        match (&mut action.input, told) {
+            (Some(Value::Object(known)), Value::Object(told)) => known.extend(told),
+            (input, told) => *input = Some(told),
+        }
+    }
+
+    /// Keeps what an action names by its hash, and gives the hash. Beyond the limits only the hash
+    /// is left: it is known then what there was, and a verdict is never lost over a picture.
+    pub(crate) fn attach(&mut self, bytes: &[u8], media_type: &str, name: &str) -> Hash32 {
+        let length = self.attachments.iter().map(|kept| kept.data.len()).sum::<usize>();
+        let hash = sha256(bytes);
+        let known = self.attachments.iter().any(|kept| kept.sha256 == hash);
+        let fits = length + bytes.len().div_ceil(3) * 4 <= ATTACHMENTS_LEN_MAX;
+        if !known && fits && self.attachments.len() < ATTACHMENTS_MAX {
+            self.attachments.push(Attachment::new(bytes, media_type, Some(name)));
+        }
+        hash
+    }
+
+    /// The step that was started last.
+    pub(crate) fn step(&mut self) -> Option<&mut Action> {
+        self.actions.last_mut()
     }
 
     pub(crate) fn start(&mut self, action: &str, url: Option<&str>, selector: Option<&str>) {
         self.step_since = Instant::now();
+        if self.actions.len() >= ACTIONS_MAX {
+            self.is_full = true;
+            return;
+        }
+        let input = self.part.as_ref().map(|part| json!({ "part": part }));
         let begun = Action::begun(self.actions.len(), action, self.clock.now());
         self.actions.push(Action {
             url: url.map(str::to_owned),
             selector: selector.map(str::to_owned),
+            input,
             ..begun
         });
     }
@@ -103,6 +168,10 @@ impl<'a> Record<'a> {
         result: Result<T, Stop>,
         snippet: impl FnOnce(&T) -> String,
     ) -> Result<T, Stop> {
+        if self.is_full {
+            let detail = format!("the examination takes more than {ACTIONS_MAX} steps");
+            return Err(Stop::error("too_many_steps", detail));
+        }
         let text = result.as_ref().map_or_else(|stop| stop.reason().to_owned(), snippet);
         let duration_ms = u64::try_from(self.step_since.elapsed().as_millis()).ok();
         if let Some(action) = self.actions.last_mut() {
@@ -128,11 +197,12 @@ impl<'a> Record<'a> {
             actions: self.actions,
             fingerprints: self.fingerprints,
             artifact_hashes: self.artifact_hashes,
+            attachments: self.attachments,
         }
     }
 }
 
-fn first_chars(text: &str, max: usize) -> String {
+pub(crate) fn first_chars(text: &str, max: usize) -> String {
     text.chars().take(max).collect()
 }
 

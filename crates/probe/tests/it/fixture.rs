@@ -13,7 +13,7 @@ use serde_json::Value;
 use skep_base::{Clock, Hash32, Timestamp, id::DealId, time::ManualClock};
 use skep_probe::{Egress, Engines, Examination, Policy};
 use skep_wire::settle::{
-    Artifact, Context, ErrorReport, Outcome, VerificationRequest, VerificationSpec,
+    Artifact, Context, ErrorReport, Hints, Outcome, VerificationRequest, VerificationSpec,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -245,4 +245,10 @@ fn assert_indexed(examination: &Examination) {
 
 pub fn names(examination: &Examination) -> Vec<&str> {
     examination.actions.iter().map(|action| action.action.as_str()).collect()
+}
+
+/// Criteria that name a page, for its fingerprint.
+pub fn page(kind: &str, url: String, selector: Option<&str>) -> Hints {
+    let selector = selector.map(str::to_owned);
+    Hints { kind: Some(kind.to_owned()), url: Some(url), selector, ..Hints::default() }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use skep_base::hash::sha256;
-use skep_probe::{Engines, Policy};
+use skep_probe::Policy;
 use skep_wire::settle::EXTRACT_LEN_MAX;
 
 use crate::fixture::{
     Server, asking, assert_error, assert_failed, assert_verified, engines, engines_with, names,
-    now, redirect, reply, request,
+    now, page, redirect, reply, request,
 };
 
 const PAGE: &str = "<!doctype html><title>Shop</title><body><h1>Cafe\u{301}\n  Central</h1>\
@@ -139,7 +139,8 @@ async fn this_machine_is_not_examined_for_strangers() {
 async fn a_change_is_told_from_its_baseline() {
     let server = site().await;
     let engines = engines();
-    let baseline = engines.fingerprint(&server.url("/page"), Some("h1")).await.unwrap();
+    let baseline =
+        engines.fingerprint(&page("http", server.url("/page"), Some("h1"))).await.unwrap();
     // Folded as a content check folds it.
     assert_eq!(baseline, sha256("café central".as_bytes()));
 
@@ -163,11 +164,14 @@ async fn a_baseline_can_be_taken_of_what_is_not_there_yet() {
     let server = site().await;
     let engines = engines();
     let nothing = Ok(sha256(b""));
-    assert_eq!(engines.fingerprint(&server.url("/page"), Some("#new")).await, nothing);
-    assert_eq!(engines.fingerprint(&server.url("/404"), None).await, nothing);
-    let whole = engines.fingerprint(&server.url("/page"), None).await.unwrap();
+    assert_eq!(
+        engines.fingerprint(&page("http", server.url("/page"), Some("#new"))).await,
+        nothing
+    );
+    assert_eq!(engines.fingerprint(&page("http", server.url("/404"), None)).await, nothing);
+    let whole = engines.fingerprint(&page("http", server.url("/page"), None)).await.unwrap();
     assert_eq!(whole, sha256("café central 12 eur 14 eur".as_bytes()));
-    let image = engines.fingerprint(&server.url("/image"), None).await.unwrap();
+    let image = engines.fingerprint(&page("http", server.url("/image"), None)).await.unwrap();
     assert_eq!(image, sha256(b"\x89PNG\r\n\x1a\n\0\0"));
     for (path, selector, code) in [
         ("/page", Some("h1["), "bad_selector"),
@@ -175,7 +179,8 @@ async fn a_baseline_can_be_taken_of_what_is_not_there_yet() {
         ("/inside", None, "refused_address"),
         ("/text", Some("$.a"), "bad_content"),
     ] {
-        let report = engines.fingerprint(&server.url(path), selector).await.unwrap_err();
+        let report =
+            engines.fingerprint(&page("http", server.url(path), selector)).await.unwrap_err();
         assert_eq!(report.code, code);
     }
 }
@@ -193,9 +198,9 @@ async fn a_long_extract_is_cut_and_still_judged_in_full() {
 
 #[tokio::test]
 async fn the_engines_offer_what_their_logs_can_hold() {
-    let offers = Engines::offers();
+    let offers = engines().offers();
     let kinds: Vec<&str> = offers.iter().map(|offer| offer.kind.as_str()).collect();
-    assert_eq!(kinds, ["http", "api", "artifact"]);
+    assert_eq!(kinds, ["http", "api", "artifact", "composite"]);
     let server = site().await;
     let mut request = asking("http", Some(server.url("/page")), &json!({"expected_content": "c"}));
     request.spec.fingerprint_delta = true;

@@ -22,18 +22,19 @@ use skep_wire::{
     },
 };
 
-use super::{Expected, check, check_alone, check_identity, check_signature};
+use super::{Expected, attachment, check, check_alone, check_identity, check_signature};
 use crate::terms::{self, Terms};
 
 /// What a file says that it is.
 pub const FORMAT: &str = "skep/proof-file/v1";
 
 /// What nothing in a file vouches for, for people to read before they rely on it.
-pub const NOT_COVERED: [&str; 3] = [
+pub const NOT_COVERED: [&str; 4] = [
     "marketplace.url; marketplace.settlement_key while there is no receipt",
     "not_before, not_after and revoked_at of the verifier's key: the marketplace held the key \
      against them when the verdict came",
     "verifier.agent_key and verifier.taken_on where the bundle shows no agent_identity",
+    "name and media_type of an attachment, and whether one was left out",
 ];
 
 /// Everything about one verdict.
@@ -198,6 +199,7 @@ pub fn verify_file(bytes: &[u8], pins: &Pins) -> Report {
         note("proof hash", read.proof_hash());
         note("action chain", read.action_chain());
         note("extracted content", read.extracted_content());
+        note("attachments", read.attachments());
         note("callback", read.callback_agrees());
         note("request", read.request_agrees());
         note("terms", read.terms_agree());
@@ -299,6 +301,16 @@ impl Reading {
         let said = self.read.extracted_content_sha256;
         must(computed == said, "it is not the content that the bundle's hash is of")?;
         Ok(content.map(|content| format!("{} bytes", content.len())))
+    }
+
+    fn attachments(&self) -> Found {
+        let (here, log) = (&self.file.callback.attachments, &self.read.action_log);
+        attachment::check_attachments(here, log).map_err(text)?;
+        let named = attachment::named(log).len();
+        match (here.len(), named) {
+            (0, 0) => Ok(None),
+            (here, named) => found(format!("{here} here, of {named} that the log names by hash")),
+        }
     }
 
     fn callback_agrees(&self) -> Found {

@@ -4,6 +4,8 @@ use expect_test::{expect, expect_file};
 use proptest::prelude::*;
 use serde_json::json;
 
+use skep_wire::settle::Attachment;
+
 use super::*;
 
 const KID: &str = "2026-1";
@@ -120,6 +122,7 @@ fn show(fault: &Fault) -> String {
         Fault::ForeignBundle { field } => format!("ForeignBundle {field}"),
         Fault::FieldMismatch { field } => format!("FieldMismatch {field}"),
         Fault::BadAction { index } => format!("BadAction {index}"),
+        Fault::BadAttachment { index, .. } => format!("BadAttachment {index}"),
         Fault::Unreadable { .. } => "Unreadable".to_owned(),
         Fault::HashMismatch { .. } => "HashMismatch".to_owned(),
         Fault::BrokenChain { .. } => "BrokenChain".to_owned(),
@@ -511,6 +514,56 @@ fn without_a_bundle_only_the_signed_six_count() {
     let replayed = VerificationCallback { verification_id: again, ..sent };
     let foreign = Expected { verification: again, ..known.expected() };
     assert_eq!(check(&replayed, &foreign), "BadSignature 2026-1");
+}
+
+#[test]
+fn an_attachment_is_what_its_hash_says_and_the_log_names_it() {
+    let known = Known::new();
+    let picture = Attachment::new(b"\x89PNG picture", "image/png", Some("page.png"));
+    let answer = Attachment::new(b"{}", "application/json", None);
+    let mut named = bundle();
+    named.action_log[0]["screenshot_sha256"] = json!(picture.sha256);
+    named.action_log[1]["data_sha256"] = json!(answer.sha256);
+    let (callback, bundle) = sealed(named);
+    let with = |attachments: Vec<Attachment>| {
+        known.check(&VerificationCallback { attachments, ..callback.clone() }, &bundle)
+    };
+    assert_eq!(with(vec![]), "accepted");
+    assert_eq!(with(vec![answer.clone(), picture.clone()]), "accepted");
+    assert_eq!(with(vec![picture.clone(), picture.clone()]), "BadAttachment 1");
+    let foreign = Attachment::new(b"something else", "image/png", None);
+    assert_eq!(with(vec![picture.clone(), foreign.clone()]), "BadAttachment 1");
+    let changed = Attachment { data: foreign.data, ..picture.clone() };
+    assert_eq!(with(vec![changed]), "BadAttachment 0");
+    // The same bytes in another spelling: trailing bits that base64 leaves open.
+    let spelled = Attachment { data: answer.data.replace("e30=", "e31="), ..answer.clone() };
+    assert_eq!(with(vec![spelled]), "BadAttachment 0");
+    let nameless = Attachment { name: Some(String::new()), ..answer.clone() };
+    assert_eq!(with(vec![nameless]), "BadAttachment 0");
+    let typeless = Attachment { media_type: "x".repeat(129), ..answer.clone() };
+    assert_eq!(with(vec![picture, typeless]), "BadAttachment 1");
+    assert_eq!(with(vec![answer; 5]), "BadAttachment 4");
+
+    let bundle_less = VerificationCallback { attachments: vec![foreign_of(&callback)], ..callback };
+    let refused = check_bundle_less(&bundle_less, &known.expected()).unwrap_err();
+    assert_eq!(show(&refused), "BadAttachment 0");
+}
+
+/// Something that no action of the callback names.
+fn foreign_of(callback: &VerificationCallback) -> Attachment {
+    Attachment::new(callback.proof_hash.as_bytes(), "text/plain", None)
+}
+
+#[test]
+fn attachments_have_a_limit_together() {
+    let half = vec![b'x'; skep_wire::settle::ATTACHMENTS_LEN_MAX / 2 / 4 * 3];
+    let more = [&half[..], b"more"].concat();
+    let (half, more) =
+        (Attachment::new(&half, "text/plain", None), Attachment::new(&more, "text/plain", None));
+    let log = [json!({"data_sha256": half.sha256, "screenshot_sha256": more.sha256})];
+    assert_eq!(check_attachments(std::slice::from_ref(&half), &log), Ok(()));
+    let refused = check_attachments(&[half, more], &log).unwrap_err();
+    assert_eq!(show(&refused), "BadAttachment 1");
 }
 
 /// The callback as it travels, its bundle inside.

@@ -154,7 +154,7 @@ fn check_complete(agreement: &Agreement, delivery: &ServiceDelivery) -> Result<(
         Some(engine::ARTIFACT) if delivery.delivery.artifacts.is_empty() => {
             bail!("the terms check the work itself: say --artifact FILE, --text or --artifact-url")
         }
-        Some(engine::HTTP | engine::API) if !has_url => {
+        Some(engine::HTTP | engine::API | engine::BROWSER) if !has_url => {
             bail!("the terms leave open which address is checked: say --url URL")
         }
         _ => Ok(()),

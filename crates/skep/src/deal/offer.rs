@@ -105,7 +105,8 @@ pub struct TermsArgs {
 /// What an engine looks at and for; a delivery may fill what the terms leave open.
 #[derive(Debug, Args)]
 pub struct ChecksArgs {
-    /// Who judges: http, api, artifact, human, requester, or an engine of a verifier's own
+    /// Who judges: http, api, artifact, browser, llm, composite, human, requester, or an engine of
+    /// a verifier's own
     #[arg(long, value_name = "TYPE")]
     check_type: Option<String>,
     /// The address to look at

@@ -11,6 +11,8 @@ use std::{
 use serde_json::{Value, json};
 use skep_testkit::process::Child;
 
+use crate::site::{Page, Site};
+
 /// How long the node may take for what it does by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Places of a proof file that are changed.
@@ -29,6 +31,11 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(&[])
+    }
+
+    /// With settings of the node's own.
+    fn with(settings: &[(&str, &Path)]) -> World {
         let home = tempfile::tempdir().unwrap();
         let (node, url, ben) = (None, String::new(), String::new());
         let mut world = World { home, node, url, ben };
@@ -40,6 +47,7 @@ impl World {
         world.ben = ben;
         let mut up = world.command("node");
         up.args(["up", "--dev", "--listen", "127.0.0.1:0", "--accredit", &rex]);
+        up.envs(settings.iter().copied());
         let node = Child::spawn(&mut up).unwrap();
         world.url = node.url().to_owned();
         world.node = Some(node);
@@ -314,6 +322,42 @@ fn no_change_goes_unseen(world: &World) {
         }
     }
     assert!(told > FLIPS / 2, "{told} of {FLIPS}");
+}
+
+#[test]
+fn a_page_is_looked_at_by_a_browser_and_its_picture_is_proven() {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
+    let found = folders.iter().flat_map(|folder| names.map(|name| folder.join(name)));
+    let chromium = found.into_iter().find(|path| path.is_file()).expect("there is a Chromium");
+    let world = World::with(&[("SKEP_CHROMIUM", &chromium)]);
+    let site = Site::open();
+    let script = "<!doctype html><title>x</title><p id=a></p>\
+                  <script>a.textContent = 'Made by a script'</script>";
+    site.put("/", Page::text(script));
+    let url = site.url("/");
+    let terms = ["--check-type", "browser", "--expect", "made by a script", "--url", &url];
+    let id = world.delivered(&terms, "see there");
+    let status = ["deal", "status", &id];
+    let end = world.wait("ann", &status, |s| s["agreement"]["escrow_status"] != "HELD");
+    assert_eq!(end["agreement"]["escrow_status"], "RELEASED", "{end:#}");
+    let proof = world.json("ben", &["proof", "export", &id]);
+    let picture = &proof["callback"]["attachments"][0];
+    assert_eq!(picture["media_type"], "image/png");
+    assert!(picture["data"].as_str().unwrap().starts_with("iVBORw0KGgo"));
+    let good = world.verify(&serde_json::to_vec(&proof).unwrap());
+    assert!(good.status.success(), "{}", text(&good.stderr));
+    let mut forged = proof.clone();
+    forged["callback"]["attachments"][0]["data"] = json!("iVBORw0KGgo=");
+    let forged = world.verify(&serde_json::to_vec(&forged).unwrap());
+    assert_eq!(forged.status.code(), Some(1));
+    assert!(text(&forged.stdout).contains("attachment 0"), "{}", text(&forged.stdout));
+
+    // Terms that the engine would not understand are refused at once, in words.
+    let to = ["deal", "request", &world.ben, "--price", "1 USDC", "--service", "x"];
+    let unclear = ["--description", "x", "--check-type", "llm", "--custom", "{}"];
+    let refused = world.refused("ann", &[&to[..], &unclear].concat());
+    assert!(refused.contains("rubric"), "{refused}");
 }
 
 #[test]

@@ -106,8 +106,10 @@ impl State {
         };
         drop(pages);
         let location = page.location.map(|to| format!("location: {to}\r\n")).unwrap_or_default();
+        let is_html = page.body.starts_with("<!doctype html>");
+        let kind = if is_html { "text/html; charset=utf-8" } else { "text/plain" };
         let head = format!(
-            "HTTP/1.1 {} -\r\n{location}content-type: text/plain\r\ncontent-length: {}\r\n\
+            "HTTP/1.1 {} -\r\n{location}content-type: {kind}\r\ncontent-length: {}\r\n\
              connection: close\r\n\r\n",
             page.status,
             page.body.len()

@@ -1,10 +1,12 @@
 //! 3.5 and 3.6, and the proof bundle of section 5.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{
     AgentId, Amount, Hash32, Timestamp,
     ed25519::Signature,
+    hash::sha256,
     id::{DealId, VerificationId},
 };
 
@@ -162,6 +164,23 @@ pub struct Attachment {
     pub name: Option<String>,
     /// Base64.
     pub data: String,
+}
+
+impl Attachment {
+    pub fn new(bytes: &[u8], media_type: &str, name: Option<&str>) -> Attachment {
+        Attachment {
+            sha256: sha256(bytes),
+            media_type: media_type.to_owned(),
+            name: name.map(str::to_owned),
+            data: STANDARD.encode(bytes),
+        }
+    }
+
+    /// The bytes, if they are what the hash says. Base64 is read strictly: one text for each.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        let bytes = STANDARD.decode(&self.data).ok()?;
+        (sha256(&bytes) == self.sha256).then_some(bytes)
+    }
 }
 
 /// A page before and after.

@@ -1,6 +1,6 @@
 use serde_json::json;
 use skep_base::{ed25519::SecretKey, hash::sha256, wallet::WalletKey};
-use skep_wire::settle::{EscrowSettlement, NegotiationRequest, Standing};
+use skep_wire::settle::{Attachment, EscrowSettlement, NegotiationRequest, Standing};
 
 use super::*;
 use crate::{Offer, Policy, proof};
@@ -59,7 +59,8 @@ fn sealed(terms_hash: Hash32, spec: &VerificationSpec) -> VerificationCallback {
         "outcome": "VERIFIED",
         "action_log": [
             {"index": 0, "action": "READ", "success": true, "cost_cents": 0, "timestamp": at(2)},
-            {"index": 1, "action": "CHECK", "success": true, "cost_cents": 0, "timestamp": at(2)},
+            {"index": 1, "action": "CHECK", "success": true, "cost_cents": 0, "timestamp": at(2),
+             "screenshot_sha256": sha256(b"picture")},
         ],
         "artifact_hashes": [sha256(b"hello")],
         "verifier": {"id": verifier, "kid": "k1", "software": "skep/1"},
@@ -67,7 +68,9 @@ fn sealed(terms_hash: Hash32, spec: &VerificationSpec) -> VerificationCallback {
         "started_at": at(1), "completed_at": at(3),
     });
     let bundle = serde_json::from_value(bundle).unwrap();
-    proof::seal(bundle, Some("hello".to_owned()), &proof_key()).unwrap()
+    let callback = proof::seal(bundle, Some("hello".to_owned()), &proof_key()).unwrap();
+    let picture = Attachment::new(b"picture", "image/png", Some("page.png"));
+    VerificationCallback { attachments: vec![picture], ..callback }
 }
 
 fn receipt(callback: &VerificationCallback, terms_hash: Hash32) -> SettlementReceipt {
@@ -154,8 +157,13 @@ fn failed(report: &Report) -> Vec<&'static str> {
 }
 
 /// What a change of which goes unseen, as [`NOT_COVERED`] tells.
-const UNSEEN: [&str; 3] =
-    ["/marketplace/url", "/verifier/key/not_before", "/verifier/key/not_after"];
+const UNSEEN: [&str; 5] = [
+    "/marketplace/url",
+    "/verifier/key/not_before",
+    "/verifier/key/not_after",
+    "/callback/attachments/0/media_type",
+    "/callback/attachments/0/name",
+];
 
 #[test]
 fn a_good_file_is_found_good() {
@@ -164,8 +172,21 @@ fn a_good_file_is_found_good() {
     assert!(report.checks.iter().all(|check| check.mark == Mark::Ok), "{report:#?}");
     let line = |name| report.checks.iter().find(|c| c.name == name).unwrap().detail.clone();
     assert!(line("signature").ends_with("taken from the file"), "{report:#?}");
+    assert_eq!(line("attachments"), "1 here, of 1 that the log names by hash");
     assert!(line("agent identity").contains("signed for by the wallet"), "{report:#?}");
     assert!(line("receipt").contains("12.50 USDC released"), "{report:#?}");
+}
+
+#[test]
+fn an_attachment_of_something_else_is_told() {
+    let mut changed = file();
+    changed.callback.attachments[0].data = Attachment::new(b"forged", "image/png", None).data;
+    assert_eq!(failed(&verify(&changed)), ["attachments", "callback", "signature"]);
+    let mut without = file();
+    without.callback.attachments.clear();
+    let report = verify(&without);
+    let line = report.checks.iter().find(|c| c.name == "attachments").unwrap();
+    assert!(report.ok && line.detail.starts_with("0 here, of 1"), "{report:#?}");
 }
 
 #[test]
