@@ -19,7 +19,7 @@ mod view;
 
 use serde::{Deserialize, Serialize};
 use skep_base::{
-    AgentId, Hash32, Timestamp,
+    AgentId, Timestamp,
     id::{DealId, JobId, VerificationId},
 };
 use skep_settle::{
@@ -94,11 +94,6 @@ pub(crate) fn settlement_record_key(deal: &DealId) -> RecordKey {
 pub(crate) fn proof_key(verification: &VerificationId) -> RecordKey {
     let route = RouteKey::of(verification.deal());
     RecordKey { route, kind: "proof", id: verification.to_string() }
-}
-
-/// Where something lies that an action of a deal's verifier names by its hash.
-pub(crate) fn attachment_key(deal: &DealId, sha256: &Hash32) -> RecordKey {
-    RecordKey { route: RouteKey::of(deal), kind: "attachment", id: sha256.to_string() }
 }
 
 /// What the log says of a step of a deal.

@@ -12,7 +12,7 @@ use skep_base::{
 };
 use skep_wire::settle::{Attachment, SettlementReceipt, Verification};
 
-use super::{DealRefusal, attachment_key, settlement_record_key};
+use super::{DealRefusal, settlement_record_key};
 use crate::{Failure, Market};
 
 /// What is signed for a link begins with this, and nothing else that is signed does.
@@ -83,13 +83,10 @@ impl Market {
         if !callback["action_log"].as_array().is_some_and(|log| log.iter().any(names)) {
             return Err(unknown(id));
         }
-        let inline = callback["attachments"].as_array().into_iter().flatten();
-        let mut inline = inline.filter(|attachment| attachment["sha256"] == hex.as_str());
-        if let Some(found) = inline.next().and_then(|v| serde_json::from_value(v.clone()).ok()) {
-            return Ok(found);
-        }
-        let stored = self.read(attachment_key(&id.deal(), &sha256)).await?;
-        stored.ok_or_else(|| unknown(id))
+        let given = callback["attachments"].as_array().into_iter().flatten();
+        let mut given = given.filter(|attachment| attachment["sha256"] == hex.as_str());
+        let found = given.next().and_then(|found| serde_json::from_value(found.clone()).ok());
+        found.ok_or_else(|| unknown(id))
     }
 }
 
