@@ -30,7 +30,13 @@ use tokio::{
     time::timeout,
 };
 
-use self::{events::Stage, link::Link, page::Page, process::Process, proxy::Proxy};
+use self::{
+    events::Stage,
+    link::Link,
+    page::{Opening, Page},
+    process::Process,
+    proxy::Proxy,
+};
 use crate::egress::Egress;
 
 /// How long a browser may take to start.
@@ -145,18 +151,23 @@ impl Browsers {
         let stage = Arc::new(Stage::default());
         let link = Link::new(stdin, stdout, Arc::clone(&stage) as Arc<dyn link::Listener>);
         let version = link.call(None, "Browser.getVersion", json!({})).await.map_err(|error| {
-            let reason = match &error {
-                BrowserError::Crashed => "it has ended at once".to_owned(),
-                other => other.to_string(),
+            let reason = match process.ended.get() {
+                Some(BrowserError::Crashed) | None => "it has ended at once".to_owned(),
+                Some(why) => why.to_string(),
             };
+            tracing::debug!(%error, "a browser has not answered");
             BrowserError::Start { reason }
         })?;
         let agent = version["userAgent"].as_str().unwrap_or_default();
         let agent = format!("{agent} skep/{}", env!("CARGO_PKG_VERSION"));
-        let deny = json!({"behavior": "deny", "eventsEnabled": true});
+        // What pages store is kept in memory, where it is counted, and never on the disk.
+        let context = link.call(None, "Target.createBrowserContext", json!({})).await?;
+        let context = context["browserContextId"].as_str().unwrap_or_default().to_owned();
+        let deny = json!({"behavior": "deny", "eventsEnabled": true, "browserContextId": context});
         link.call(None, "Browser.setDownloadBehavior", deny).await?;
-        let page = Page::open(&link, &stage, &agent).await?;
-        let attach = json!({"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true});
+        let opening = Opening { context, agent };
+        let page = Page::open(&link, &stage, &opening).await?;
+        let attach = json!({"autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true});
         link.call(None, "Target.setAutoAttach", attach).await?;
         Ok(Tab {
             page,
@@ -164,7 +175,7 @@ impl Browsers {
             proxy,
             stage,
             link,
-            agent,
+            opening,
             egress: self.egress.clone(),
             limits: self.limits.clone(),
             last_fingerprint: None,
@@ -180,8 +191,7 @@ pub struct Tab {
     proxy: Proxy,
     stage: Arc<Stage>,
     link: Link,
-    /// What the browser calls itself.
-    agent: String,
+    opening: Opening,
     egress: Egress,
     limits: Limits,
     last_fingerprint: Option<Hash32>,

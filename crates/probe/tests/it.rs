@@ -8,6 +8,14 @@ mod api;
 mod artifact;
 #[path = "it/browser.rs"]
 mod browser;
+#[path = "it/browser_forms.rs"]
+mod browser_forms;
+#[path = "it/browser_guard.rs"]
+mod browser_guard;
+#[path = "it/browser_limits.rs"]
+mod browser_limits;
+#[path = "it/browser_site.rs"]
+mod browser_site;
 #[path = "it/egress.rs"]
 mod egress;
 #[path = "it/fixture.rs"]

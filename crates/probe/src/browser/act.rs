@@ -1,6 +1,6 @@
 //! One action: judged before anything is done, done within its time, and written down.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use skep_wire::{
@@ -42,7 +42,8 @@ pub(super) const REDACTED: &str = "[REDACTED]";
 pub(super) async fn act(tab: &mut Tab, act: &Act, allowed: Tier) -> Done {
     tab.link.begin_action();
     let mut done = Done { input: Some(redacted(act)), ..Done::default() };
-    let was_over = tab.proxy.is_over();
+    let goes = matches!(act.action, ActionType::Navigate | ActionType::NavigateBack);
+    let was_over = tab.proxy.is_over() && !goes;
     let result = match judge(tab, act, allowed) {
         Ok(()) => within_limit(tab, act, allowed, &mut done).await,
         Err(fault) => Err(fault),
@@ -179,7 +180,14 @@ async fn within_limit(
         ActionType::Map | ActionType::Crawl => tab.limits.crawl,
         _ => tab.limits.action,
     };
-    match timeout(limit, perform(tab, act, allowed, done)).await {
+    let board = Arc::clone(&tab.page.board);
+    let performed = async {
+        tokio::select! {
+            result = perform(tab, act, allowed, done) => result,
+            gone = board.gone() => Err(gone.into()),
+        }
+    };
+    match timeout(limit, performed).await {
         Ok(result) => result,
         Err(_) => {
             revive(tab).await;
@@ -258,17 +266,7 @@ async fn perform(tab: &mut Tab, act: &Act, allowed: Tier, done: &mut Done) -> Re
             tab.last_fingerprint = Some(fingerprint);
             Ok(json!({"fingerprint": fingerprint}))
         }
-        A::CheckChanged => {
-            let baseline = act.baseline.or(tab.last_fingerprint);
-            let baseline = baseline.ok_or_else(|| {
-                Fault::new("no_baseline", "no fingerprint was taken to compare with")
-            })?;
-            let current = tab.fingerprint(selector).await?;
-            done.fingerprint = Some(current);
-            tab.last_fingerprint = Some(current);
-            let changed = current != baseline;
-            Ok(json!({"changed": changed, "baseline": baseline, "current": current}))
-        }
+        A::CheckChanged => check_changed(tab, act, done).await,
         A::OutputToFile => output(act.name.as_deref().unwrap_or_default(), text, done),
         A::Map => tab.map(act).await,
         A::Crawl => tab.crawl(act).await,
@@ -276,6 +274,17 @@ async fn perform(tab: &mut Tab, act: &Act, allowed: Tier, done: &mut Done) -> Re
             Err(Fault::new("not_here", "whoever records the session exports its proof"))
         }
     }
+}
+
+async fn check_changed(tab: &mut Tab, act: &Act, done: &mut Done) -> Result<Value, Fault> {
+    let baseline = act
+        .baseline
+        .or(tab.last_fingerprint)
+        .ok_or_else(|| Fault::new("no_baseline", "no fingerprint was taken to compare with"))?;
+    let current = tab.fingerprint(act.selector.as_deref()).await?;
+    done.fingerprint = Some(current);
+    tab.last_fingerprint = Some(current);
+    Ok(json!({"changed": current != baseline, "baseline": baseline, "current": current}))
 }
 
 async fn wait_for(tab: &Tab, selector: &str) -> Result<Value, Fault> {
@@ -335,6 +344,9 @@ async fn afterwards(tab: &mut Tab, act: &Act, done: &mut Done) {
         done.error = Some(Fault::from(tab.process.why()).report);
     }
     done.fatal = tab.process.ended.get().is_some();
+    if done.fatal && done.error.is_none() {
+        done.error = Some(Fault::from(tab.process.why()).report);
+    }
 }
 
 /// The action as it is written down. What is typed is shown once the field is known to be plain.

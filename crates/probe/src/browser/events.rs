@@ -69,6 +69,8 @@ pub(super) struct Seen {
     pub(super) commits: u64,
     pub(super) document: Document,
     pub(super) download: bool,
+    /// Windows that were closed at once.
+    pub(super) popups: u64,
     pub(super) requests: VecDeque<Requested>,
     pub(super) console: VecDeque<Value>,
     gone: bool,
@@ -111,6 +113,12 @@ impl Board {
         }
     }
 
+    /// Waits until the tab is gone.
+    pub(super) async fn gone(&self) -> BrowserError {
+        let gone = self.until(|_| None::<()>).await;
+        gone.err().unwrap_or(BrowserError::Crashed)
+    }
+
     pub(super) async fn dialog(&self) -> Result<Dialog, BrowserError> {
         self.until(|seen| seen.dialog.clone()).await
     }
@@ -129,7 +137,8 @@ struct Tabs {
     targets: Vec<String>,
     /// While we open one ourselves, those that turn up are kept until it is known which is ours.
     opening: bool,
-    unjudged: Vec<String>,
+    unjudged: Vec<(String, String)>,
+    closing: Vec<String>,
 }
 
 impl Stage {
@@ -149,31 +158,48 @@ impl Stage {
         lock(&self.tabs).opening = true;
     }
 
-    /// Gives those that turned up meanwhile and are not ours.
-    pub(super) fn opened(&self, target: Option<&str>) -> Vec<String> {
+    /// Ours may go on; those that turned up meanwhile besides are closed.
+    pub(super) fn opened(&self, link: &Link, target: Option<&str>) {
         let mut tabs = lock(&self.tabs);
         tabs.opening = false;
         tabs.targets.extend(target.map(str::to_owned));
-        let mut strange = std::mem::take(&mut tabs.unjudged);
-        strange.retain(|found| Some(found.as_str()) != target);
-        strange
+        for (found, session) in std::mem::take(&mut tabs.unjudged) {
+            if Some(found.as_str()) == target {
+                link.tell(Some(&session), "Runtime.runIfWaitingForDebugger", &json!({}));
+            } else {
+                link.tell(None, "Target.closeTarget", &json!({"targetId": found}));
+            }
+        }
     }
 
     fn turned_up(&self, link: &Link, params: &Value) {
         let info = &params["targetInfo"];
-        let target = text(&info["targetId"]);
+        let (target, session) = (text(&info["targetId"]), text(&params["sessionId"]));
         let mut tabs = lock(&self.tabs);
         if tabs.targets.contains(&target) {
             return;
         }
         if info["type"] != "page" {
             // A worker of a kind that the browser, not a page, keeps: it may go on.
-            let session = params["sessionId"].as_str();
-            link.tell(session, "Runtime.runIfWaitingForDebugger", &json!({}));
+            link.tell(Some(&session), "Runtime.runIfWaitingForDebugger", &json!({}));
         } else if tabs.opening {
-            tabs.unjudged.push(target);
+            tabs.unjudged.push((target, session));
         } else {
             link.tell(None, "Target.closeTarget", &json!({"targetId": target}));
+            tabs.closing.push(target);
+        }
+    }
+
+    /// A window that we have closed is gone, and may have taken the focus with it.
+    fn left(&self, link: &Link, params: &Value) {
+        let target = text(&params["targetId"]);
+        let mut tabs = lock(&self.tabs);
+        let Some(at) = tabs.closing.iter().position(|closing| *closing == target) else { return };
+        tabs.closing.remove(at);
+        for (session, board) in &tabs.boards {
+            link.tell(Some(session), "Page.bringToFront", &json!({}));
+            lock(&board.seen).popups += 1;
+            board.changed.send_replace(());
         }
     }
 }
@@ -183,6 +209,7 @@ impl Listener for Stage {
         let Some(session) = &event.session else {
             match event.method.as_str() {
                 "Target.attachedToTarget" => self.turned_up(link, &event.params),
+                "Target.detachedFromTarget" => self.left(link, &event.params),
                 "Browser.downloadWillBegin" => {
                     for board in lock(&self.tabs).boards.values() {
                         lock(&board.seen).download = true;

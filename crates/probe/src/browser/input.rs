@@ -113,9 +113,16 @@ impl Tab {
 
     /// Sends input to the page, until it is taken or a dialog comes up that waits for an answer.
     async fn send(&self, method: &str, params: Value) -> Result<Option<Dialog>, Fault> {
+        let board = &self.page.board;
+        let before = board.look(|seen| seen.popups);
         tokio::select! {
             sent = self.page.call(method, params) => { sent?; Ok(None) }
-            dialog = self.page.board.dialog() => Ok(Some(dialog?)),
+            dialog = board.dialog() => Ok(Some(dialog?)),
+            // The answer to a click that opens a window is lost with the window.
+            opened = board.until(|seen| (seen.popups > before).then_some(())) => {
+                opened?;
+                Ok(None)
+            }
         }
     }
 

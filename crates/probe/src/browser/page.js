@@ -124,15 +124,18 @@ const skep = (() => {
       if (element.tagName === "TEXTAREA" ||
           (element.tagName === "INPUT" && !other.includes(element.type))) {
         element.focus();
-        element.value = text;
       } else if (element.isContentEditable) {
         element.focus();
-        element.textContent = text;
       } else {
         throw { code: "bad_field", detail: "the element has no text to fill in" };
       }
+      // Some fields turn into password fields when they get the focus.
+      const now = judge(element);
+      if (!allowed.includes(now)) return { kind: now, refused: true };
+      if (element.isContentEditable) element.textContent = text;
+      else element.value = text;
       say(element);
-      return { kind };
+      return { kind: kind === "plain" ? now : kind };
     },
     choose(selector, text, allowed) {
       const element = one(selector);

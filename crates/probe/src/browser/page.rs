@@ -17,6 +17,8 @@ use crate::{
 
 /// Functions that look at a page and change it, for [`Page::script`].
 const LIBRARY: &str = include_str!("page.js");
+/// Runs in every page before the page's own scripts.
+const ONE_TAB: &str = include_str!("one_tab.js");
 /// The size of the window, in pixels.
 pub(super) const WIDTH_PX: u32 = 1280;
 pub(super) const HEIGHT_PX: u32 = 800;
@@ -61,6 +63,15 @@ impl From<Stop> for Fault {
     }
 }
 
+/// What every tab of one browser has.
+#[derive(Debug)]
+pub(super) struct Opening {
+    /// Where its cookies and the like are.
+    pub(super) context: String,
+    /// What the browser calls itself.
+    pub(super) agent: String,
+}
+
 #[derive(Debug)]
 pub(super) struct Page {
     link: Link,
@@ -82,14 +93,13 @@ impl Page {
     pub(super) async fn open(
         link: &Link,
         stage: &Arc<Stage>,
-        agent: &str,
+        opening: &Opening,
     ) -> Result<Page, BrowserError> {
         stage.opening();
-        let made = link.call(None, "Target.createTarget", json!({"url": "about:blank"})).await;
+        let asked = json!({"url": "about:blank", "browserContextId": opening.context});
+        let made = link.call(None, "Target.createTarget", asked).await;
         let target = made.as_ref().ok().and_then(|made| made["targetId"].as_str());
-        for strange in stage.opened(target) {
-            link.tell(None, "Target.closeTarget", &json!({"targetId": strange}));
-        }
+        stage.opened(link, target);
         let target = target.unwrap_or_default().to_owned();
         made?;
         let attach = json!({"targetId": target, "flatten": true});
@@ -97,7 +107,7 @@ impl Page {
         let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
         let board = stage.open(&target, &session);
         let page = Page { link: link.clone(), stage: Arc::clone(stage), target, session, board };
-        page.report(agent).await?;
+        page.report(&opening.agent).await?;
         Ok(page)
     }
 
@@ -116,10 +126,13 @@ impl Page {
         tell("Runtime.enable", json!({}));
         tell("Log.enable", json!({}));
         tell("Inspector.enable", json!({}));
+        tell("Page.addScriptToEvaluateOnNewDocument", json!({"source": ONE_TAB}));
         // A window that asks for a file gets none.
         tell("Page.setInterceptFileChooserDialog", json!({"enabled": true}));
         tell("Emulation.setDeviceMetricsOverride", window);
         tell("Emulation.setUserAgentOverride", json!({"userAgent": agent}));
+        // Keys and clicks arrive whichever window the browser takes for the one in front.
+        tell("Emulation.setFocusEmulationEnabled", json!({"enabled": true}));
         tell("Runtime.runIfWaitingForDebugger", json!({}));
         self.call("Page.enable", json!({})).await?;
         Ok(())

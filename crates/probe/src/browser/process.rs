@@ -10,7 +10,6 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
-use tempfile::TempDir;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{BrowserError, Chromium, Limits};
@@ -22,6 +21,11 @@ const NAMES: &[&str] =
     &["chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"];
 /// How often the memory of a browser is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Less shared memory than this is left alone, in bytes.
+const SHARED_MEMORY_MIN: u64 = 512 * 1024 * 1024;
+/// How often and after what pauses a folder is tried to be removed.
+const REMOVE_TRIES: u32 = 40;
+const REMOVE_PAUSE: Duration = Duration::from_millis(25);
 
 /// A shell puts the pipes where Chromium wants them (3 in, 4 out) and becomes it: to do that
 /// from here would need `unsafe`.
@@ -31,7 +35,8 @@ const WIRING: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"#;
 const FEATURES_OFF: &str = "--disable-features=AsyncDns,AutofillServerCommunication,\
     CertificateTransparencyComponentUpdater,DialMediaRouteProvider,DnsOverHttps,HttpsUpgrades,\
     HttpsFirstBalancedModeAutoEnable,InterestFeedContentSuggestions,IsolateOrigins,MediaRouter,\
-    NetworkTimeServiceQuerying,OptimizationHints,Prerender2,PaintHolding,Translate,WebOTP,\
+    NetworkTimeServiceQuerying,OptimizationHints,PreconnectToSearch,Prerender2,\
+    PaintHolding,Translate,WebOTP,\
     site-per-process";
 
 const FLAGS: &[&str] = &[
@@ -49,6 +54,10 @@ const FLAGS: &[&str] = &[
     "--no-first-run",
     "--no-default-browser-check",
     "--no-pings",
+    // What the browser itself would talk to leads to the proxy's `NOWHERE`.
+    "--allow-browser-signin=false",
+    "--gaia-url=https://127.0.0.1:1",
+    "--google-base-url=https://127.0.0.1:1",
     "--no-service-autorun",
     "--no-startup-window",
     "--deny-permission-prompts",
@@ -60,7 +69,6 @@ const FLAGS: &[&str] = &[
     "--disable-component-update",
     "--disable-crash-reporter",
     "--disable-default-apps",
-    "--disable-dev-shm-usage",
     "--disable-domain-reliability",
     "--disable-extensions",
     "--disable-gpu",
@@ -110,6 +118,12 @@ impl Chromium {
     }
 }
 
+/// What is free of the memory that processes share.
+fn shared_memory_bytes() -> u64 {
+    let free = rustix::fs::statvfs("/dev/shm");
+    free.map_or(0, |free| free.f_bavail.saturating_mul(free.f_frsize))
+}
+
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
@@ -142,25 +156,30 @@ impl Process {
             .prefix("skep-browser-")
             .tempdir()
             .map_err(|error| failed(format!("there is no folder for it: {error}")))?;
+        let home = Home(home.keep());
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", WIRING])
             .arg(&chromium.path)
             .args(FLAGS)
             .arg(format!("--proxy-server=http://127.0.0.1:{proxy_port}"))
-            .arg(format!("--user-data-dir={}", home.path().join("profile").display()));
+            .arg(format!("--user-data-dir={}", home.0.join("profile").display()));
         if geteuid().is_root() {
             tracing::warn!("as root, the browser runs without its sandbox");
             command.arg("--no-sandbox");
+        }
+        // In a container it is often too small for one page.
+        if shared_memory_bytes() < SHARED_MEMORY_MIN {
+            command.arg("--disable-dev-shm-usage");
         }
         let mut child = command
             // What is in our environment (keys, passwords) is not the browser's business.
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", home.path())
-            .env("TMPDIR", home.path())
+            .env("HOME", &home.0)
+            .env("TMPDIR", &home.0)
             .env("LANG", "C.UTF-8")
-            .current_dir(home.path())
+            .current_dir(&home.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -221,7 +240,7 @@ struct Watch {
 
 impl Watch {
     /// Looks at the browser until it has ended, and clears up behind it.
-    async fn run(self, mut child: Child, home: TempDir) {
+    async fn run(self, mut child: Child, home: Home) {
         loop {
             tokio::select! {
                 _ = child.wait() => break,
@@ -238,20 +257,24 @@ impl Watch {
         }
         // Its children may outlive it for a moment; the group is theirs until they are gone.
         kill(self.group, &self.ended, BrowserError::Crashed);
-        let _ = tokio::task::spawn_blocking(move || remove(home)).await;
+        let _ = tokio::task::spawn_blocking(move || drop(home)).await;
     }
 }
 
-/// Processes that are just being killed may still write.
-fn remove(home: TempDir) {
-    let path = home.keep();
-    for _ in 0..20 {
-        if fs::remove_dir_all(&path).is_ok() || !path.exists() {
-            return;
+/// A browser's folder. It is removed when this is dropped.
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Processes that are just being killed may still write.
+        for _ in 0..REMOVE_TRIES {
+            if fs::remove_dir_all(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(REMOVE_PAUSE);
         }
-        std::thread::sleep(Duration::from_millis(50));
+        tracing::warn!(path = %self.0.display(), "a browser's folder cannot be removed");
     }
-    tracing::warn!(path = %path.display(), "a browser's folder cannot be removed");
 }
 
 /// What a browser and its children hold that the machine cannot take back: not the pages of the

@@ -46,6 +46,9 @@ const NAMED_MAX: usize = 256;
 /// How much is passed on at once, in bytes.
 const PIECE_LEN: usize = 32 * 1024;
 
+/// Where the browser itself is told to find its maker. No page may ask for this port.
+const NOWHERE: (&str, u16) = ("127.0.0.1", 1);
+
 /// A connection that was not made.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
@@ -128,6 +131,8 @@ impl Proxy {
     pub(super) fn name(&self, url: &Url) {
         self.begin_page();
         let Some(place) = place(url) else { return };
+        // What a page was refused is not refused to the owner.
+        lock(&self.gate.refusals).retain(|old| (&old.host, old.port) != (&place.0, place.1));
         let mut named = lock(&self.gate.named);
         if !named.contains(&place) {
             named.push_back(place);
@@ -337,6 +342,9 @@ impl Gate {
 
     fn remember(&self, text: &str, error: &EgressError) {
         let Some((host, port)) = Url::parse(text).ok().and_then(|url| place(&url)) else { return };
+        if (host.as_str(), port) == NOWHERE {
+            return;
+        }
         let mut refusals = lock(&self.refusals);
         if refusals.len() >= REFUSALS_MAX {
             refusals.pop_front();

@@ -9,7 +9,7 @@ use skep_wire::conduit::{DATA_LEN_MAX, SCREENSHOT_LEN_MAX};
 use url::Url;
 
 use super::{
-    Tab,
+    BrowserError, Tab,
     page::{Fault, HEIGHT_PX, Page, WIDTH_PX},
     proxy::place,
 };
@@ -75,12 +75,12 @@ impl Tab {
 
     pub(super) async fn eval(&mut self, script: &str) -> Result<Value, Fault> {
         self.forget_failures();
-        let asked = json!({
-            "expression": script, "awaitPromise": true, "returnByValue": true, "replMode": true,
-        });
         let mut answer = tokio::select! {
-            answer = self.page.call("Runtime.evaluate", asked) => answer.map_err(|error| {
-                Fault::new("script_error", format!("the script has no result: {error}"))
+            answer = self.evaluate(script) => answer.map_err(|error| match error {
+                BrowserError::Protocol { reason, .. } => {
+                    Fault::new("script_error", format!("the script has no result: {reason}"))
+                }
+                other => other.into(),
             })?,
             dialog = self.page.board.dialog() => {
                 return Ok(json!({"value": null, "dialog": dialog?.to_json()}));
@@ -101,6 +101,23 @@ impl Tab {
             data["dialog"] = dialog.to_json();
         }
         Ok(data)
+    }
+
+    /// Runs a script as somebody types it: `await` is allowed, and what it promises is awaited.
+    async fn evaluate(&self, script: &str) -> Result<Value, BrowserError> {
+        let asked = json!({"expression": script, "awaitPromise": true, "replMode": true});
+        let answer = self.page.call("Runtime.evaluate", asked).await?;
+        let id = &answer["result"]["objectId"];
+        if id.is_null() || answer.get("exceptionDetails").is_some() {
+            return Ok(answer);
+        }
+        let asked = json!({
+            "objectId": id,
+            "functionDeclaration": "function () { return this }",
+            "awaitPromise": true,
+            "returnByValue": true,
+        });
+        self.page.call("Runtime.callFunctionOn", asked).await
     }
 
     pub(super) fn console_messages(&self) -> Value {

@@ -56,8 +56,11 @@ impl Robots {
 
     fn add(&mut self, name: &str, value: &str) {
         match name {
-            "allow" | "disallow" if !value.is_empty() && self.rules.len() < RULES_MAX => {
-                if value.len() <= PATTERN_LEN_MAX && value.matches('*').count() <= STARS_MAX {
+            "allow" | "disallow" => {
+                let readable = !value.is_empty()
+                    && value.len() <= PATTERN_LEN_MAX
+                    && value.matches('*').count() <= STARS_MAX;
+                if readable && self.rules.len() < RULES_MAX {
                     self.rules.push((value.to_owned(), name == "allow"));
                 }
             }

@@ -89,7 +89,7 @@ impl Tab {
         details: bool,
     ) -> Result<(Vec<Visited>, Value), Fault> {
         let walk = self.prepare(act, pages_max).await?;
-        let page = Page::open(&self.link, &self.stage, &self.agent).await?;
+        let page = Page::open(&self.link, &self.stage, &self.opening).await?;
         let origin = walk.first.origin();
         let mut queue = VecDeque::from([(walk.first.clone(), 0)]);
         let mut known = BTreeSet::from([walk.first.to_string()]);
