@@ -207,6 +207,19 @@ impl Market {
         self.gateway.as_ref().ok_or(SessionRefusal::NoBrowser { detail })
     }
 
+    /// The gateway that a session lives at. Another node's cannot be asked from here, and its
+    /// silence says nothing about the session.
+    fn gateway_of(&self, record: &SessionRecord) -> Result<&Arc<dyn Gateway>, SessionRefusal> {
+        let gateway = self.gateway()?;
+        match gateway.key() {
+            Some(key) if key != record.gateway => {
+                let detail = "the session lives at another gateway".to_owned();
+                Err(SessionRefusal::GatewayUnavailable { detail })
+            }
+            _ => Ok(gateway),
+        }
+    }
+
     /// A session of this agent; a stranger cannot tell it from none.
     async fn own_session(&self, agent: &AgentId, id: SessionId) -> Result<SessionRecord, Failure> {
         let known: Option<SessionRecord> = self.read(session_key(&id)).await?;

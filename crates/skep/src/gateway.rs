@@ -194,6 +194,10 @@ fn secret(settings: &Settings) -> Result<Option<String>> {
 struct Local(probe::Gateway);
 
 impl Gateway for Local {
+    fn key(&self) -> Option<PublicKey> {
+        Some(self.0.info().public_key)
+    }
+
     fn open(&self, session: SessionId, request: GatewayOpen) -> Calling<'_, PublicKey> {
         Box::pin(self.0.open(session, request))
     }
@@ -215,6 +219,10 @@ struct Remote {
 }
 
 impl Gateway for Remote {
+    fn key(&self) -> Option<PublicKey> {
+        self.trusted.get().copied()
+    }
+
     fn open(&self, session: SessionId, request: GatewayOpen) -> Calling<'_, PublicKey> {
         Box::pin(async move {
             let key = self.client.open(session, &request).await?;

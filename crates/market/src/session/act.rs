@@ -90,6 +90,7 @@ impl Market {
         let record = self.own_session(&signed.agent, id).await?;
         let price = self.conduit.prices.of(action);
         gate(&record.account(), tier, action, price).map_err(SessionRefusal::from)?;
+        self.gateway_of(&record)?;
         if self.store.now().await? >= record.due_at() {
             return Err(over(&self.session_fail(id, "its time was over").await?));
         }

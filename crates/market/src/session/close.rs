@@ -112,7 +112,8 @@ impl Market {
         id: SessionId,
         wanted: GatewayClose,
     ) -> Result<Ending, Failure> {
-        let asked = tokio::time::timeout(CLOSE_TIME_MAX, self.gateway()?.close(id, wanted)).await;
+        let gateway = self.gateway_of(record)?;
+        let asked = tokio::time::timeout(CLOSE_TIME_MAX, gateway.close(id, wanted)).await;
         let lost = |reason: &str| Ok(Ending::Lost { reason: reason.to_owned() });
         let proof = match asked {
             Ok(Ok(proof)) => proof,

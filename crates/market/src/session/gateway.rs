@@ -13,6 +13,9 @@ pub type Calling<'a, T> = Pin<Box<dyn Future<Output = Result<T, GatewayError>> +
 /// Runs browsers and records what is done in them, in this process or in another. Whoever drops a
 /// question does not stop what it began.
 pub trait Gateway: Send + Sync + Debug {
+    /// The key that it signs with, as far as that is known.
+    fn key(&self) -> Option<PublicKey>;
+
     /// Starts a browser, and gives the key that the proof will be signed by.
     fn open(&self, session: SessionId, request: GatewayOpen) -> Calling<'_, PublicKey>;
 

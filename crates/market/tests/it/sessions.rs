@@ -44,6 +44,8 @@ struct Fake {
     /// Does what it is asked, and its answer is lost.
     loses_answers: AtomicBool,
     is_gone: AtomicBool,
+    /// Another node's, which knows nothing of this one's sessions.
+    is_elsewhere: AtomicBool,
     has_no_browser: AtomicBool,
 }
 
@@ -127,6 +129,11 @@ impl Fake {
 }
 
 impl Gateway for Fake {
+    fn key(&self) -> Option<PublicKey> {
+        let seed = if self.is_elsewhere.load(Relaxed) { 51 } else { 50 };
+        Some(SecretKey::from_seed([seed; 32]).public())
+    }
+
     fn open(&self, session: SessionId, request: GatewayOpen) -> Calling<'_, PublicKey> {
         Box::pin(async move { self.open_now(session, request) })
     }
@@ -359,9 +366,14 @@ on_both_engines! {
 
     async fn a_lost_gateway_costs_nothing(f: Fixture) {
         let r = Room::new(f).await;
-        // It was restarted, and knows nothing: the next action ends the session.
+        // Another node's gateway does not end a session that it has never had.
         let id = r.open(10_000).await.session_id;
         r.act(id, go(1)).await.unwrap();
+        r.fake.is_elsewhere.store(true, Relaxed);
+        let refused = r.act(id, go(2)).await;
+        assert!(matches!(reason(refused), SessionRefusal::GatewayUnavailable { .. }));
+        r.fake.is_elsewhere.store(false, Relaxed);
+        // It was restarted, and knows nothing: the next action ends the session.
         r.fake.forget();
         assert!(is_over(r.act(id, go(2)).await));
         let seen = r.see(id).await;
