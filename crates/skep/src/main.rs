@@ -22,7 +22,7 @@ mod wallet;
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -173,9 +173,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         }
         Command::Conformance(args) => args.run(json, out).await,
         Command::Bench(args) => args.run(json, out).await,
-        Command::Config(ConfigCommand::Show) => {
-            show_settings(&Settings::load(config, &[])?, json, out)
-        }
+        Command::Config(ConfigCommand::Show) => show_settings(config, json, out),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "skep", &mut Plain(out));
             Ok(())
@@ -214,7 +212,8 @@ fn log_format(settings: &Settings) -> Result<LogFormat> {
     })
 }
 
-fn show_settings(settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
+fn show_settings(config: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<()> {
+    let settings = Settings::load(config, &[])?;
     if json {
         writeln!(out, "{}", serde_json::to_string(&settings.shown())?)?;
         return Ok(());
