@@ -23,7 +23,7 @@ mod wallet;
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -155,26 +155,25 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         }
         Command::Ledger(args) => {
             let LedgerCommand::Audit(args) = args.command;
-            let settings = Settings::load(config, &args.flags())?;
-            ledger::audit(&settings, json, out).await
+            ledger::audit(&Settings::load(config, &args.flags())?, json, out).await
         }
         Command::Conformance(args) => args.run(json, out).await,
         Command::Bench(args) => args.run(json, out).await,
-        Command::Config(ConfigCommand::Show) => {
-            show_settings(&Settings::load(config, &[])?, json, out)
-        }
+        Command::Config(ConfigCommand::Show) => show_settings(config, json, out),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "skep", &mut Plain(out));
             Ok(())
         }
-        Command::Man { out: None } => {
-            Ok(clap_mangen::Man::new(Cli::command()).render(&mut Plain(out))?)
-        }
-        Command::Man { out: Some(folder) } => {
-            std::fs::create_dir_all(&folder)?;
-            Ok(clap_mangen::generate_to(Cli::command(), folder)?)
-        }
+        Command::Man { out: folder } => manual(folder, out),
     }
+}
+
+fn manual(folder: Option<PathBuf>, out: &mut dyn Write) -> Result<()> {
+    let Some(folder) = folder else {
+        return Ok(clap_mangen::Man::new(Cli::command()).render(&mut Plain(out))?);
+    };
+    std::fs::create_dir_all(&folder)?;
+    Ok(clap_mangen::generate_to(Cli::command(), folder)?)
 }
 
 /// A writer of known size, which some libraries ask for.
@@ -199,7 +198,8 @@ fn log_format(settings: &Settings) -> Result<LogFormat> {
     })
 }
 
-fn show_settings(settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
+fn show_settings(config: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<()> {
+    let settings = Settings::load(config, &[])?;
     if json {
         writeln!(out, "{}", serde_json::to_string(&settings.shown())?)?;
         return Ok(());

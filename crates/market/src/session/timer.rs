@@ -6,7 +6,7 @@ use serde::Deserialize;
 use skep_base::id::SessionId;
 use skep_store::Job;
 
-use super::{SessionRecord, SessionRefusal, session_key};
+use super::{SessionRecord, session_key};
 use crate::{Failure, Market, Refusal};
 
 /// Jobs that let time act on a session.
@@ -48,11 +48,7 @@ impl Market {
         let asked = self.session_fail(session, "nobody closed it in time");
         let unreachable = match tokio::time::timeout(QUESTION_TIME_MAX, asked).await {
             Ok(Ok(_)) => None,
-            Ok(Err(Failure::Refused(Refusal::Session { reason }))) => match reason {
-                SessionRefusal::GatewayUnavailable { detail }
-                | SessionRefusal::NoBrowser { detail } => Some(detail),
-                reason => return Err(Refusal::Session { reason }.into()),
-            },
+            Ok(Err(Failure::Refused(Refusal::Session { reason }))) => Some(reason.to_string()),
             Ok(Err(failure)) => return Err(failure),
             Err(_) => Some("the gateway took too long".to_owned()),
         };
