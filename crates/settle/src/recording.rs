@@ -205,7 +205,8 @@ impl Recording {
                 software: software.to_owned(),
             },
             opened_at: self.opened_at,
-            closed_at: at,
+            // A clock that was put back must not spoil the proof.
+            closed_at: at.max(self.opened_at),
         };
         let mut attachments = self.attachments.clone();
         attachments.sort_by_key(|kept| kept.sha256);

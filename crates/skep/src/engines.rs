@@ -24,8 +24,8 @@ pub fn engines(settings: &Settings, dev: bool) -> Result<Engines> {
             let browsers = Browsers::new(chromium, &egress, Limits::default(), BROWSERS_AT_ONCE);
             engines = engines.with_browsers(browsers);
         }
-        // Who named a program wants it; everybody else can do without.
-        Err(error) if settings.text("chromium").is_some() => return Err(error.into()),
+        // Whoever named a program wants it; but no browser is no reason to stop a market.
+        Err(error) if settings.text("chromium").is_some() => tracing::warn!(%error),
         Err(error) => tracing::info!(%error, "the engine browser is not there"),
     }
     if let Some(config) = llm(settings)? {

@@ -95,11 +95,14 @@ fn the_demo_tells_its_story_and_ends_well() {
     assert!(told.status.success(), "{told:?}");
     let text = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(text.contains("SIGKILL") && text.contains("clean"), "{text}");
-    let summary = json(&skep(home.path(), &["demo", "--json"]));
+    assert!(text.contains("Chromium is not installed"), "{text}");
+    let mut with_browser = command(home.path());
+    with_browser.args(["demo", "--json"]).env("PATH", std::env::var_os("PATH").unwrap());
+    let summary = json(&with_browser.output().unwrap());
     assert_eq!(summary["audit_clean"], true);
     assert_eq!(summary["paid"]["USDC"], 25_500_000);
-    assert_eq!((&summary["deals_released"], &summary["deals_refunded"]), (&2.into(), &1.into()));
-    assert_eq!((&summary["proofs_checked"], &summary["forgeries_refused"]), (&3.into(), &1.into()));
+    assert_eq!((&summary["deals_released"], &summary["deals_refunded"]), (&3.into(), &1.into()));
+    assert_eq!((&summary["proofs_checked"], &summary["forgeries_refused"]), (&5.into(), &1.into()));
     assert_eq!(summary["log_head_signature_holds"], true);
 }
 

@@ -208,7 +208,8 @@ async fn the_verifier_that_the_terms_name_must_be_able_and_willing() {
     let w = sqlite().await;
     let agent = w.vera.id();
     let mut llm = named(&w.vera);
-    merge(&mut llm, json!({"verification_hints": {"type": "llm"}}));
+    let rubric = json!({"type": "llm", "custom": {"rubric": "It greets"}});
+    merge(&mut llm, json!({"verification_hints": rubric}));
     let id = w.open(llm).await.unwrap();
     let refused = w.thwarted_deal(id, w.respond(&w.ben, id, "ACCEPTED", json!({}))).await;
     let engine = "llm".to_owned();
