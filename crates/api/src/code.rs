@@ -332,6 +332,8 @@ codes! {
          max_cost_minor.";
     TooManyActions "too_many_actions" 409 final "The session has all the actions it may have"
         "Close it and open another.";
+    MaxCostTooLow "max_cost_too_low" 422 final "The session could not pay for a single action"
+        "Set max_cost_minor to at least the price of a billable action, or leave it out.";
     TooManySessions "too_many_sessions" 409 final "The agent has too many sessions open"
         "Close one first.";
     PurposeTooLong "purpose_too_long" 422 final "The purpose is too long"

@@ -110,6 +110,8 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(verifications::decide))
         .routes(routes!(proofs::page))
         .routes(routes!(proofs::attachment))
+        .routes(routes!(proofs::session))
+        .routes(routes!(proofs::session_attachment))
         .routes(routes!(sessions::open))
         .routes(routes!(sessions::show))
         .routes(routes!(sessions::act))

@@ -10,6 +10,7 @@ mod change_keys;
 mod deal;
 mod egress;
 mod identity;
+mod link;
 mod notice;
 mod read;
 mod register;

@@ -24,9 +24,9 @@ use skep_base::{
     id::{SessionId, TransferId},
 };
 use skep_settle::session::{Account, Prices};
-use skep_store::{RecordKey, RouteKey, Turn};
+use skep_store::{RecordKey, RouteKey, StoreError, Turn};
 use skep_wire::{
-    conduit::{Session, SessionStatus},
+    conduit::{Act, ActionDone, CloseSession, OpenSession, Session, SessionStatus},
     settle::{ErrorReport, Standing},
 };
 
@@ -36,7 +36,7 @@ pub use self::{
     refusal::SessionRefusal,
 };
 use crate::{
-    Failure, Guarded, Market, Refusal, Signed, answer::Stop, deal::standing_key,
+    Answered, Failure, Guarded, Market, Refusal, Signed, answer::Stop, deal::standing_key,
     identity::agent_key,
 };
 
@@ -118,6 +118,7 @@ impl SessionRecord {
             opened_at: self.opened_at,
             expires_at: self.due_at(),
             closed_at: self.closed_at,
+            proof_page: None,
         }
     }
 }
@@ -191,7 +192,48 @@ fn loaded(turn: &Turn, id: &SessionId) -> Result<SessionRecord, Stop> {
     known.ok_or_else(|| SessionRefusal::UnknownSession { session: *id }.into())
 }
 
+/// Whoever asked may go away; what was begun is finished, so that no browser is left without its
+/// session and no proof without its record.
+async fn finish<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let lost = |e: tokio::task::JoinError| StoreError::Unknown(e.to_string());
+    tokio::spawn(work).await.unwrap_or_else(|e| Err(lost(e).into()))
+}
+
 impl Market {
+    /// Opens a session.
+    pub async fn session_open(
+        &self,
+        signed: &Signed,
+        request: OpenSession,
+    ) -> Result<Answered<Session>, Failure> {
+        let (market, signed) = (self.clone(), signed.clone());
+        finish(async move { market.open_session(&signed, request).await }).await
+    }
+
+    /// Does one action.
+    pub async fn session_act(
+        &self,
+        signed: &Signed,
+        id: SessionId,
+        act: Act,
+    ) -> Result<Answered<ActionDone>, Failure> {
+        let (market, signed) = (self.clone(), signed.clone());
+        finish(async move { market.act_in_session(&signed, id, act).await }).await
+    }
+
+    /// The owner ends a session.
+    pub async fn session_close(
+        &self,
+        signed: &Signed,
+        id: SessionId,
+        request: CloseSession,
+    ) -> Result<Answered<Session>, Failure> {
+        let (market, signed) = (self.clone(), signed.clone());
+        finish(async move { market.close_session(&signed, id, request).await }).await
+    }
+
     /// Opens browsers for agents through this.
     pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> Market {
         Market { gateway: Some(gateway), ..self }

@@ -5,7 +5,7 @@
 //! no decompression and no reuse of connections, and one deadline covers everything from the
 //! first lookup to the last byte.
 
-mod address;
+pub(crate) mod address;
 pub(crate) mod resolve;
 pub(crate) mod target;
 

@@ -37,10 +37,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// Sessions that are open at one time; browsers are fewer.
 const SESSIONS_MAX: usize = 256;
 /// A proof is kept for a node that lost the answer, but not for long and not for many.
-const KEPT: Duration = Duration::from_secs(2 * 60);
-const KEPT_MAX: usize = 32;
-/// The browser's word for what it did not even begin.
-const BAD_ACTION: &str = "bad_action";
+const KEPT: Duration = Duration::from_secs(20 * 60);
+const KEPT_MAX: usize = 64;
+/// The browser's words for what it did not even begin.
+const NOT_BEGUN: [&str; 4] = ["bad_action", "bad_url", "dialog_open", "no_dialog"];
 
 /// Runs browsers and records what is done in them. Clones are the same gateway.
 #[derive(Clone)]
@@ -184,8 +184,10 @@ impl Inner {
             return Err(GatewayError::TierTooLow { required });
         }
         let outcome = outcome(done);
-        if let Some(ErrorReport { detail, .. }) =
-            outcome.error.as_ref().filter(|error| error.code == BAD_ACTION && !outcome.fatal)
+        if let Some(ErrorReport { detail, .. }) = outcome
+            .error
+            .as_ref()
+            .filter(|e| NOT_BEGUN.contains(&e.code.as_str()) && !outcome.fatal)
         {
             return Err(GatewayError::BadAction { detail: detail.clone() });
         }

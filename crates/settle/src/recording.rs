@@ -23,6 +23,10 @@ use crate::{proof::link, session_proof::seal};
 pub const ATTACHMENTS_LEN_MAX: usize = 8 * 1024 * 1024;
 /// Minor units of USDC in a cent, for the log's whole cents.
 const CENT_MINOR: i64 = 10_000;
+/// The longest text of a step that stands in the log whole, in bytes.
+const TEXT_LEN_MAX: usize = 4096;
+/// How much of a longer one does.
+const BEGINNING_LEN: usize = 256;
 /// The name of a gateway's one key.
 pub const GATEWAY_KID: &str = "gateway";
 
@@ -131,11 +135,14 @@ impl Recording {
         let data_sha256 = match (kept_hash(FILE_TYPE), &result.data) {
             (Some(file), _) => Some(file),
             (None, Value::Null) => None,
-            (None, data) => Some(json_sha256(data)?),
+            // A number that canonical JSON does not know is hashed as it is written.
+            (None, data) => {
+                Some(json_sha256(data).unwrap_or_else(|_| sha256(data.to_string().as_bytes())))
+            }
         };
         let mut event = Action::begun(self.log.len(), act.action.as_str(), stamp.at);
-        event.url = result.url;
-        event.selector.clone_from(&act.selector);
+        event.url = result.url.map(short);
+        event.selector = act.selector.clone().map(short);
         event.success = result.error.is_none();
         event.cost_cents = cents(stamp.price);
         event.cost_category = Some(act.action.cost_category());
@@ -149,7 +156,11 @@ impl Recording {
         let head = link(self.head, &event)?;
         self.log.push(event.clone());
         self.head = Some(head);
-        self.attachments.extend(attachments.iter().cloned());
+        for new in &attachments {
+            if self.attachments.iter().all(|known| known.sha256 != new.sha256) {
+                self.attachments.push(new.clone());
+            }
+        }
         let done = ActionDone { event, head, data: result.data, attachments, error: result.error };
         let acted = Acted { done, mark, fatal: result.fatal };
         self.last = Some(acted.clone());
@@ -210,7 +221,6 @@ impl Recording {
         };
         let mut attachments = self.attachments.clone();
         attachments.sort_by_key(|kept| kept.sha256);
-        attachments.dedup_by_key(|kept| kept.sha256);
         seal(bundle, attachments, key)
     }
 }
@@ -225,11 +235,25 @@ fn cents(price: Amount) -> u32 {
     u32::try_from(up).unwrap_or(u32::MAX)
 }
 
+/// What is long stands in the log by its beginning and its hash, so that a log stays readable.
+fn short(text: String) -> String {
+    if text.len() <= TEXT_LEN_MAX {
+        return text;
+    }
+    let (begins, length) = (&text[..text.floor_char_boundary(BEGINNING_LEN)], text.len());
+    format!("{begins}… ({length} bytes, sha256 {})", sha256(text.as_bytes()))
+}
+
 fn with_cost(input: Option<Value>, price: Amount) -> Value {
     let mut input = match input {
         Some(Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
     };
+    for value in input.values_mut() {
+        if let Value::String(text) = value {
+            *text = short(std::mem::take(text));
+        }
+    }
     input.insert("cost_minor".to_owned(), json!(price.to_string()));
     Value::Object(input)
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, Result, bail};
 use skep_probe::{
     ApiKey, Egress, Engines, LlmConfig, LlmStyle,
-    browser::{Browsers, Chromium, Limits},
+    browser::{BrowserError, Browsers, Chromium, Limits},
 };
 use skep_store::SystemClock;
 
@@ -19,7 +19,7 @@ const LLM_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn engines(settings: &Settings, dev: bool) -> Result<Engines> {
     let egress = Egress::new(egress::policy(dev))?;
     let mut engines = Engines::new(egress.clone(), Arc::new(SystemClock));
-    match Chromium::find(settings.path("chromium").as_deref()) {
+    match chromium(settings, dev) {
         Ok(chromium) => {
             let browsers = Browsers::new(chromium, &egress, Limits::default(), BROWSERS_AT_ONCE);
             engines = engines.with_browsers(browsers);
@@ -32,6 +32,19 @@ pub fn engines(settings: &Settings, dev: bool) -> Result<Engines> {
         engines = engines.with_llm(config)?;
     }
     Ok(engines)
+}
+
+/// The browser, which strangers' pages run in: as root it has no sandbox.
+pub fn chromium(settings: &Settings, dev: bool) -> Result<Chromium, BrowserError> {
+    let found = Chromium::find(settings.path("chromium").as_deref())?;
+    let may_be_root = dev || settings.is_on("chromium_as_root").unwrap_or(false);
+    if !Chromium::has_sandbox() && !may_be_root {
+        let reason = "as root it would have no sandbox: run this as another user, or set \
+                      chromium_as_root = on"
+            .to_owned();
+        return Err(BrowserError::Start { reason });
+    }
+    Ok(found)
 }
 
 /// The operator's model, if there is one.

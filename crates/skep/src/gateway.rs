@@ -14,7 +14,7 @@ use skep_base::{Amount, ed25519::PublicKey, id::SessionId};
 use skep_market::{Calling, Conduit, Gateway};
 use skep_probe::{
     Egress,
-    browser::{Browsers, Chromium, Limits},
+    browser::{Browsers, Limits},
     gateway as probe,
 };
 use skep_sdk::GatewayClient;
@@ -23,7 +23,7 @@ use skep_wire::conduit::{
     Acted, GatewayAct, GatewayClose, GatewayError, GatewayOpen, SessionProof,
 };
 
-use crate::{egress, node_key, settings::Settings, up};
+use crate::{egress, engines, node_key, settings::Settings, up};
 
 /// Browsers of one gateway at the same time, unless the operator says otherwise.
 const BROWSERS: usize = 8;
@@ -164,7 +164,7 @@ fn in_process(settings: &Settings, data_dir: &Path, dev: bool) -> Result<probe::
     };
     let egress = Egress::new(egress::policy(dev))?;
     let limits = Limits { session: BROWSER_LIFE, ..Limits::default() };
-    let chromium = Chromium::find(settings.path("chromium").as_deref());
+    let chromium = engines::chromium(settings, dev);
     let browsers = chromium.map(|found| Browsers::new(found, &egress, limits, at_once));
     if let Err(error) = &browsers {
         tracing::info!(%error, "there will be no browser sessions");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 31] = [
+pub const KNOWN: [(&str, &str); 32] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -28,6 +28,7 @@ pub const KNOWN: [(&str, &str); 31] = [
     ("accredited", "agents that the marketplace picks to verify, and reviewers; by commas"),
     ("verifier", "on or off: the verifier inside the node; default: on"),
     ("chromium", "the program of Chromium, for pages and sessions; default: looked for in PATH"),
+    ("chromium_as_root", "on: run Chromium as root, without its sandbox; default: only with --dev"),
     ("llm_url", "where a language model's API is, for the engine llm; default: no such engine"),
     ("llm_model", "the model's name there"),
     ("llm_style", "openai or anthropic: the API that llm_url speaks; default: openai"),

@@ -321,6 +321,9 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub closed_at: Option<Timestamp>,
+    /// Where people can look at the proof: a path on the node. Whoever has it may look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof_page: Option<String>,
 }
 
 /// `POST /conduit/sessions/{id}/close`

@@ -17,6 +17,7 @@ pub(super) fn of_session(reason: &SessionRefusal) -> Code {
             session::Refusal::TooManyActions { .. } => Code::TooManyActions,
         },
         SessionRefusal::TooManySessions { .. } => Code::TooManySessions,
+        SessionRefusal::MaxCostTooLow { .. } => Code::MaxCostTooLow,
         SessionRefusal::PurposeTooLong => Code::PurposeTooLong,
         SessionRefusal::NoBrowser { .. } => Code::NoBrowser,
         SessionRefusal::GatewayBusy => Code::GatewayBusy,

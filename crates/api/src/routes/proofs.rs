@@ -1,4 +1,4 @@
-//! Verdicts as pages, for people who were given the link.
+//! Verdicts and sessions as pages, for people who were given the link.
 
 use axum::{
     extract::State,
@@ -6,13 +6,17 @@ use axum::{
 };
 use http::{HeaderValue, header};
 use serde::Deserialize;
-use skep_base::{Hash32, id::VerificationId};
+use skep_base::{
+    Hash32,
+    id::{SessionId, VerificationId},
+};
 use skep_settle::session_proof::{PNG, bytes_of};
+use skep_wire::settle::Attachment;
 
 use crate::{
     api::Api,
     code::Code,
-    evidence::{Page, proof_sheet},
+    evidence::{Page, proof_sheet, session_page},
     extract::{PathId, PathPair, Query},
     problem::ApiError,
 };
@@ -22,7 +26,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Link {
-    /// As it stands in the verification's `proof_page`.
+    /// As it stands in `proof_page`.
     token: String,
 }
 
@@ -66,9 +70,59 @@ pub(super) async fn attachment(
     PathPair(id, sha256): PathPair<VerificationId, Hash32>,
     Query(link): Query<Link>,
 ) -> Result<Response, ApiError> {
-    let found = api.market.proof_attachment(id, &link.token, sha256).await?;
-    let bytes = bytes_of(&found).map_err(|e| ApiError::new(Code::Internal, e.to_string()))?;
-    // Strangers chose these bytes: a browser may draw a picture and nothing more.
+    served(&api.market.proof_attachment(id, &link.token, sha256).await?)
+}
+
+/// Look at a browser session
+///
+/// A page for people. The session's agent gets its address as `proof_page`; whoever has the
+/// address may look.
+#[utoipa::path(
+    get, path = "/sessions/{id}", tag = "sessions", operation_id = "session_page",
+    params(("id" = String, Path, description = "`sess_…`"), Link),
+    responses((status = 200, description = "HTML", body = String, content_type = "text/html")),
+    extensions(("x-codes" = json!(["malformed_id", "malformed_query", "unknown_session"]))),
+)]
+pub(super) async fn session(
+    State(api): State<Api>,
+    PathId(id): PathId<SessionId>,
+    Query(link): Query<Link>,
+) -> Result<Page, ApiError> {
+    let proof = api.market.session_view(id, &link.token).await?;
+    let attachments =
+        |sha256: &Hash32| format!("/sessions/{id}/attachments/{sha256}?token={}", link.token);
+    let page = session_page(&proof, &attachments);
+    page.map(Page).ok_or_else(|| ApiError::new(Code::Internal, "the proof is unreadable"))
+}
+
+/// Fetch a picture or file of a browser session
+///
+/// Pictures are shown; everything else is a file to keep.
+#[utoipa::path(
+    get, path = "/sessions/{id}/attachments/{sha256}", tag = "sessions",
+    operation_id = "session_attachment",
+    params(
+        ("id" = String, Path, description = "`sess_…`"),
+        ("sha256" = String, Path, description = "64 lower-case hex digits"),
+        Link,
+    ),
+    responses((status = 200, description = "The bytes", body = String, content_type = "image/png")),
+    extensions(("x-codes" = json!(["malformed_id", "malformed_query", "unknown_session"]))),
+)]
+pub(super) async fn session_attachment(
+    State(api): State<Api>,
+    PathPair(id, sha256): PathPair<SessionId, Hash32>,
+    Query(link): Query<Link>,
+) -> Result<Response, ApiError> {
+    let proof = api.market.session_view(id, &link.token).await?;
+    let found = proof.attachments.iter().find(|attachment| attachment.sha256 == sha256);
+    let unknown = || ApiError::new(Code::UnknownSession, "the session has no such attachment");
+    served(found.ok_or_else(unknown)?)
+}
+
+/// Strangers chose these bytes: a browser may draw a picture and nothing more.
+fn served(found: &Attachment) -> Result<Response, ApiError> {
+    let bytes = bytes_of(found).map_err(|e| ApiError::new(Code::Internal, e.to_string()))?;
     let (kind, place) = match found.media_type.as_str() {
         PNG => (PNG, "inline"),
         _ => ("text/plain; charset=utf-8", "attachment"),

@@ -1,22 +1,11 @@
 //! A verdict as people may look at it, by a link that only those get who may read the verdict.
-//!
-//! A browser cannot sign requests, so the link itself is the permission. Its token is derived from
-//! the node's settlement key, which no answer reveals: whoever has no link cannot make one, and a
-//! link for one verification opens no other. All nodes of a marketplace share that key.
 
 use serde_json::Value;
-use skep_base::{
-    AgentId, Hash32, Money, Timestamp,
-    hash::{sha256, sha256_parts},
-    id::VerificationId,
-};
+use skep_base::{AgentId, Hash32, Money, Timestamp, id::VerificationId};
 use skep_wire::settle::{Attachment, SettlementReceipt, Verification};
 
 use super::{DealRefusal, settlement_record_key};
 use crate::{Failure, Market};
-
-/// What is signed for a link begins with this, and nothing else that is signed does.
-const LINK_DOMAIN: &str = "skep/proof-page/v1:";
 
 /// All that a page shows.
 #[derive(Clone, Debug)]
@@ -34,17 +23,6 @@ impl Market {
     /// Where a verdict can be looked at.
     pub(super) fn proof_page(&self, id: VerificationId) -> String {
         format!("/proofs/{id}?token={}", self.page_token(id))
-    }
-
-    fn page_token(&self, id: VerificationId) -> Hash32 {
-        let signature = self.settlement_key.sign(format!("{LINK_DOMAIN}{id}").as_bytes());
-        sha256(signature.as_bytes())
-    }
-
-    /// Hashes are compared, so that the time it takes says nothing about the token.
-    fn opens(&self, id: VerificationId, token: &str) -> bool {
-        let known = self.page_token(id).to_string();
-        sha256_parts(&[token.as_bytes()]) == sha256(known.as_bytes())
     }
 
     /// A verdict, to whoever has its link.

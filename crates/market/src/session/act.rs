@@ -35,9 +35,9 @@ struct Allowed {
 }
 
 impl Market {
-    /// Does one action. What is refused changes nothing and costs nothing; what fails on the page
-    /// is recorded, and costs its price.
-    pub async fn session_act(
+    /// What is refused changes nothing and costs nothing; what fails on the page is recorded, and
+    /// costs its price.
+    pub(super) async fn act_in_session(
         &self,
         signed: &Signed,
         id: SessionId,

@@ -40,8 +40,9 @@ enum Ending {
 }
 
 impl Market {
-    /// The owner ends a session.
-    pub async fn session_close(
+    /// What the gateway has sealed is written down before the request itself is judged: a proof
+    /// that nobody stored would be lost, and with it what was earned.
+    pub(super) async fn close_session(
         &self,
         signed: &Signed,
         id: SessionId,
@@ -54,16 +55,24 @@ impl Market {
             Some(_) => (Input::Fail, SessionStatus::Failed),
         };
         // One that is over is refused inside, where a retry hears what it heard before.
-        let ending = match step(record.status, input) {
+        let is_ours = match step(record.status, input) {
             Ok(_) => {
                 let wanted = GatewayClose { status, reason: request.failed.map(short) };
-                self.ending(&record, id, wanted).await?
+                let ending = self.ending(&record, id, wanted).await?;
+                self.write_end(id, &record, ending).await?.1
             }
-            Err(session::Refusal::Over { .. }) => Ending::Lost { reason: String::new() },
+            Err(session::Refusal::Over { .. }) => false,
             Err(reason) => return Err(SessionRefusal::from(reason).into()),
         };
-        let (load, market) = (load_end(&id, &record, &ending), self.clone());
-        self.run_signed(signed, load, move |turn, _| market.end(turn, &id, &ending)).await
+        let load = Load { records: vec![(session_key(&id), Lock::None)], ..Load::default() };
+        self.run_signed(signed, load, move |turn, _| {
+            let record = loaded(turn, &id)?;
+            if !is_ours {
+                step(record.status, input).map_err(SessionRefusal::from)?;
+            }
+            Ok(record.view(id))
+        })
+        .await
     }
 
     /// Nobody goes on with a session. What was recorded is sealed if the gateway still has it.
@@ -80,7 +89,7 @@ impl Market {
         let wanted =
             GatewayClose { status: SessionStatus::Failed, reason: Some(reason.to_owned()) };
         let ending = self.ending(&record, id, wanted).await?;
-        self.write_end(id, &record, ending).await
+        Ok(self.write_end(id, &record, ending).await?.0)
     }
 
     /// The same where the gateway is given up.
@@ -88,19 +97,20 @@ impl Market {
         let known: Option<SessionRecord> = self.read(session_key(&id)).await?;
         let record = known.ok_or(SessionRefusal::UnknownSession { session: id })?;
         let reason = "the gateway cannot be reached".to_owned();
-        self.write_end(id, &record, Ending::Lost { reason }).await
+        Ok(self.write_end(id, &record, Ending::Lost { reason }).await?.0)
     }
 
+    /// The session as it ended, and whether it did so here.
     async fn write_end(
         &self,
         id: SessionId,
         record: &SessionRecord,
         ending: Ending,
-    ) -> Result<Session, Failure> {
+    ) -> Result<(Session, bool), Failure> {
         let (load, market) = (load_end(&id, record, &ending), self.clone());
         let ended = self.run(load, vec![], move |turn| match loaded(turn, &id)? {
-            over if over.is_over() => Ok(over.view(id)),
-            _ => market.end(turn, &id, &ending),
+            over if over.is_over() => Ok((over.view(id), false)),
+            _ => Ok((market.end(turn, &id, &ending)?, true)),
         });
         Ok(ended.await?.value)
     }

@@ -15,9 +15,8 @@ use super::{
 use crate::{AgentRecord, Answered, Failure, Market, Signed, answer::Stop, transfer::may_spend};
 
 impl Market {
-    /// Opens a session. Its browser is started first, so that no money is held for one that never
-    /// comes.
-    pub async fn session_open(
+    /// The browser is started first, so that no money is held for one that never comes.
+    pub(super) async fn open_session(
         &self,
         signed: &Signed,
         request: OpenSession,
@@ -31,6 +30,11 @@ impl Market {
         }
         self.caller(signed).await?;
         let max_cost = request.max_cost_minor.unwrap_or_else(|| self.conduit.prices.default_max());
+        // Browsers are few: whoever takes one must be able to use it.
+        let least = self.conduit.prices.billable;
+        if max_cost < least {
+            return Err(SessionRefusal::MaxCostTooLow { least_minor: least }.into());
+        }
         self.could_open(signed, max_cost).await?;
         let gateway = self.gateway()?.clone();
         let id = self.new_session_id(&asked.id).await?;

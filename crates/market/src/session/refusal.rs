@@ -1,7 +1,7 @@
 //! Why a step of a session is refused.
 
 use serde::{Deserialize, Serialize};
-use skep_base::id::SessionId;
+use skep_base::{Amount, id::SessionId};
 use skep_settle::session;
 use skep_wire::{conduit::GatewayError, settle::Tier};
 
@@ -15,6 +15,10 @@ pub enum SessionRefusal {
     UnknownSession { session: SessionId },
     #[error(transparent)]
     Rule { reason: session::Refusal },
+    #[error(
+        "a session must be able to pay for one action: hold at least {least_minor} minor units"
+    )]
+    MaxCostTooLow { least_minor: Amount },
     #[error("you have {max} sessions open, which is the most: close one first")]
     TooManySessions { max: usize },
     #[error("a purpose has at most {PURPOSE_LEN_MAX} bytes")]

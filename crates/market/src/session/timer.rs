@@ -14,7 +14,8 @@ pub(crate) const SESSION_JOB: &str = "session.tick";
 /// They wait for a gateway, and so for nobody else's turn.
 pub(super) const DESTINATION: &str = "conduit";
 /// How long after a session's end its gateway is waited for. Then its money goes back.
-const GATEWAY_WAIT: Duration = Duration::from_secs(60);
+/// Longer than any action takes, behind which the gateway's answer may wait.
+const GATEWAY_WAIT: Duration = Duration::from_secs(240);
 /// Between two questions to a gateway that does not answer.
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long one question may take: a job's lease must not run out meanwhile.

@@ -7,12 +7,17 @@ use skep_wire::{
     settle::Attachment,
 };
 
-use super::{SessionRefusal, StepRecord, act::bug, attachment_key, proof_key, step_key};
+use super::{
+    SessionRecord, SessionRefusal, StepRecord, act::bug, attachment_key, proof_key, session_key,
+    step_key,
+};
 use crate::{Failure, Market, Refusal, read::next};
 
 impl Market {
     pub async fn session(&self, agent: &AgentId, id: SessionId) -> Result<Session, Failure> {
-        Ok(self.own_session(agent, id).await?.view(id))
+        let record = self.own_session(agent, id).await?;
+        let page = record.proven.then(|| format!("/sessions/{id}?token={}", self.page_token(id)));
+        Ok(Session { proof_page: page, ..record.view(id) })
     }
 
     /// The steps of a session, oldest first.
@@ -49,6 +54,24 @@ impl Market {
         id: SessionId,
     ) -> Result<SessionProof, Failure> {
         let record = self.own_session(agent, id).await?;
+        self.proof_of(record, id).await
+    }
+
+    /// The proof of a session, to whoever has the link to its page.
+    pub async fn session_view(&self, id: SessionId, token: &str) -> Result<SessionProof, Failure> {
+        let unknown = || Failure::from(SessionRefusal::UnknownSession { session: id });
+        if !self.opens(id, token) {
+            return Err(unknown());
+        }
+        let record: Option<SessionRecord> = self.read(session_key(&id)).await?;
+        self.proof_of(record.ok_or_else(unknown)?, id).await
+    }
+
+    async fn proof_of(
+        &self,
+        record: SessionRecord,
+        id: SessionId,
+    ) -> Result<SessionProof, Failure> {
         if !record.is_over() {
             return Err(SessionRefusal::StillOpen.into());
         }

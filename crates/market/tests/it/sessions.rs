@@ -390,7 +390,7 @@ on_both_engines! {
         r.f.clock.advance(SESSION_IDLE_MAX);
         r.market.do_due_jobs().await.unwrap();
         assert_eq!(r.see(id).await.status, SessionStatus::Running);
-        r.f.clock.advance(Duration::from_secs(60));
+        r.f.clock.advance(Duration::from_secs(240));
         r.market.do_due_jobs().await.unwrap();
         assert_eq!(r.see(id).await.status, SessionStatus::Failed);
         assert_eq!((r.balance().await.as_str(), r.fees().await), ("1000000/0/0", 0));
@@ -444,7 +444,7 @@ on_both_engines! {
         for n in 0..12 {
             let r = r.clone();
             opening.spawn(async move {
-                let request = OpenSession { max_cost_minor: Amount::new(100), purpose: None };
+                let request = OpenSession { max_cost_minor: Amount::new(1000), purpose: None };
                 r.market.session_open(&r.ann.signed(&format!("open {n}")), request).await
             });
         }
@@ -454,7 +454,7 @@ on_both_engines! {
             let many = Refusal::Session { reason: SessionRefusal::TooManySessions { max: 4 } };
             assert!(matches!(refused, Failure::Refused(refusal) if *refusal == many), "{refused}");
         }
-        assert_eq!(r.balance().await, "999600/400/0");
+        assert_eq!(r.balance().await, "996000/4000/0");
         // Browsers that were started for nothing are closed.
         let is_open = |(_, proof): &&(Recording, Option<SessionProof>)| proof.is_none();
         let left = r.fake.sessions.lock().unwrap().values().filter(is_open).count();
@@ -464,7 +464,27 @@ on_both_engines! {
         assert!(matches!(refusal(poor), Refusal::Ledger { .. }));
         let id = said.into_iter().find_map(Result::ok).unwrap().value.session_id;
         r.close(id, Some("not needed")).await.unwrap();
-        r.open(100).await;
+        r.open(1000).await;
+        let request = OpenSession { max_cost_minor: Amount::new(999), purpose: None };
+        let cheap = r.market.session_open(&r.ann.signed("cheap"), request).await;
+        let least_minor = Amount::new(1000).unwrap();
+        assert_eq!(reason(cheap), SessionRefusal::MaxCostTooLow { least_minor });
+        r.f.audit_is_clean().await;
+    }
+
+    async fn what_was_sealed_is_paid_for_though_the_request_was_no_good(f: Fixture) {
+        let r = Room::new(f).await;
+        let id = r.open(10_000).await.session_id;
+        let used = r.ann.signed("used");
+        r.act_signed(&used, id, go(1)).await.unwrap();
+        // The nonce belongs to another request.
+        let again = r.ann.signed_with(&used.nonce, "close");
+        let request = CloseSession { failed: None };
+        let refused = r.market.session_close(&again, id, request).await;
+        assert!(matches!(refused, Err(Failure::KeyReused(_))), "{refused:?}");
+        let seen = r.see(id).await;
+        assert_eq!((seen.status, seen.cost_minor.minor()), (SessionStatus::Completed, 1000));
+        assert_eq!((r.balance().await.as_str(), r.fees().await), ("999000/0/0", 1000));
         r.f.audit_is_clean().await;
     }
 

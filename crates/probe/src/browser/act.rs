@@ -355,6 +355,10 @@ fn redacted(act: &Act) -> Value {
     if matches!(act.action, ActionType::Type | ActionType::Fill | ActionType::SelectOption) {
         input["text"] = REDACTED.into();
     }
+    // A prompt may ask for anything.
+    if act.action == ActionType::HandleDialog && act.text.is_some() {
+        input["text"] = REDACTED.into();
+    }
     if act.action == ActionType::KeyPress && act.key.is_some() {
         input["key"] = REDACTED.into();
     }

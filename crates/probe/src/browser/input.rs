@@ -203,7 +203,9 @@ impl Tab {
                 };
                 // Without the page that was typed into there is nothing to type into.
                 let Ok(focused) = looked else { break };
-                plain &= judge(&focused["kind"], allowed)?;
+                // Keys were pressed already: that is a step which failed, not one that was refused.
+                let begun = |fault| Fault { needs_tier: None, ..fault };
+                plain &= judge(&focused["kind"], allowed).map_err(begun)?;
             }
             let name = match letter {
                 '\n' => "Enter".to_owned(),
@@ -239,10 +241,12 @@ impl Tab {
             filled = self.page.script(how, json!([selector, text, kinds])) => (filled?, None),
             dialog = self.page.board.dialog() => (Value::Null, Some(dialog?)),
         };
-        if dialog.is_none() && judge(&filled["kind"], allowed)? {
+        let plain = dialog.is_none() && judge(&filled["kind"], allowed)?;
+        if plain {
             redacted_is_plain(done, "text", text);
         }
         let data = match how {
+            "choose" if !plain => json!({"chosen": dialog.is_none()}),
             "choose" => json!({"value": filled["value"], "label": filled["label"]}),
             _ => json!({"filled": text.chars().count()}),
         };

@@ -4,6 +4,7 @@
 //! the pipes belong to us and to the browser. A message is JSON and ends with a NUL byte.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -187,9 +188,37 @@ async fn read(inner: &Weak<Inner>, mut stdout: ChildStdout, listener: &dyn Liste
     }
 }
 
+/// JavaScript's texts may hold half a character, which the browser writes as an escape that is no
+/// character. It becomes the sign for what cannot be read, of the same length.
+fn well_formed(message: &[u8]) -> Cow<'_, [u8]> {
+    const UNREADABLE: &[u8] = br"\ufffd";
+    let unit = |at: usize| -> Option<u16> {
+        let escape = message.get(at..at + 6).filter(|escape| escape.starts_with(br"\u"))?;
+        u16::from_str_radix(str::from_utf8(&escape[2..]).ok()?, 16).ok()
+    };
+    let mut mended = Cow::Borrowed(message);
+    let mut at = 0;
+    while let Some(found) = message[at..].iter().position(|byte| *byte == b'\\') {
+        at += found;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                mended.to_mut()[at..at + 6].copy_from_slice(UNREADABLE);
+                6
+            }
+            // Whatever else is escaped, another backslash included.
+            _ => 2,
+        };
+        at = (at + length).min(message.len());
+    }
+    mended
+}
+
 /// Says whether to go on.
 fn dispatch(link: &Link, message: &[u8], listener: &dyn Listener) -> bool {
-    let Ok(mut value) = serde_json::from_slice::<Value>(message) else { return false };
+    let Ok(mut value) = serde_json::from_slice::<Value>(&well_formed(message)) else {
+        return false;
+    };
     if let Some(id) = value["id"].as_u64() {
         if let Some(call) = lock(&link.0.waiting).calls.remove(&id) {
             let answer = match value["error"]["message"].as_str() {
@@ -208,4 +237,24 @@ fn dispatch(link: &Link, message: &[u8], listener: &dyn Listener) -> bool {
     let session = value["sessionId"].as_str().map(str::to_owned);
     listener.heard(link, Event { method, session, params: value["params"].take() });
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_character_is_mended_and_nothing_else() {
+        for (given, wanted) in [
+            (r#"{"a":"\ud801"}"#, r#"{"a":"\ufffd"}"#),
+            (r#"{"a":"\udc01x\ud83d"}"#, r#"{"a":"\ufffdx\ufffd"}"#),
+            (r#"{"a":"\ud83d\ude00"}"#, r#"{"a":"\ud83d\ude00"}"#),
+            (r#"{"a":"\ud83d\ud83d\ude00"}"#, r#"{"a":"\ufffd\ud83d\ude00"}"#),
+            (r#"{"a":"\\ud801 \n"}"#, r#"{"a":"\\ud801 \n"}"#),
+            (r#"{"a":"\ud8"#, r#"{"a":"\ud8"#),
+            ("\\", "\\"),
+        ] {
+            assert_eq!(str::from_utf8(&well_formed(given.as_bytes())).unwrap(), wanted);
+        }
+    }
 }

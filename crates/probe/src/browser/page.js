@@ -16,6 +16,15 @@ const skep = (() => {
     return found[0];
   };
   const seen = (element) => element.innerText ?? element.textContent ?? "";
+  // Whether what has the focus is within something that cannot be looked into: a plugin, or a
+  // closed shadow root, whose host has the focus in its place.
+  const inside = (at) => {
+    if (at.tagName === "OBJECT" || at.tagName === "EMBED") return true;
+    if (at.localName.includes("-")) return true;
+    const own = "html, body, input, select, textarea, button, a, area, summary, audio, video, " +
+      "dialog, [contenteditable], [tabindex]";
+    return !at.matches(own);
+  };
   const focused = () => {
     let at = document.activeElement;
     for (let depth = 0; at && depth < 32; depth += 1) {
@@ -25,7 +34,7 @@ const skep = (() => {
         if (!at.contentDocument) return "hidden";
         if (!at.contentDocument.activeElement) return null;
         at = at.contentDocument.activeElement;
-      } else return at;
+      } else return inside(at) ? "hidden" : at;
     }
     return at;
   };

@@ -99,6 +99,11 @@ const FLAGS: &[&str] = &[
 ];
 
 impl Chromium {
+    /// Chromium gives root none.
+    pub fn has_sandbox() -> bool {
+        !geteuid().is_root()
+    }
+
     /// The given path or `SKEP_CHROMIUM` first, then the usual names; the error is one sentence
     /// that says what to do.
     pub fn find(given: Option<&Path>) -> Result<Chromium, BrowserError> {
@@ -170,7 +175,7 @@ impl Process {
             .args(FLAGS)
             .arg(format!("--proxy-server=http://127.0.0.1:{proxy_port}"))
             .arg(format!("--user-data-dir={}", home.0.join("profile").display()));
-        if geteuid().is_root() {
+        if !Chromium::has_sandbox() {
             tracing::warn!("as root, the browser runs without its sandbox");
             command.arg("--no-sandbox");
         }

@@ -9,7 +9,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,7 +27,9 @@ use tokio::{
 use url::{Position, Url};
 
 use super::link::lock;
-use crate::egress::{Egress, EgressError, Lookup, Policy, resolve::GuardedResolver, target};
+use crate::egress::{
+    Egress, EgressError, Lookup, Policy, address, resolve::GuardedResolver, target,
+};
 
 /// Connections of one browser at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -192,6 +194,12 @@ pub(super) fn place(url: &Url) -> Option<(String, u16)> {
     Some((url.host_str()?.trim_end_matches('.').to_owned(), port?))
 }
 
+/// Whether this names the machine itself. Any other name may be led there by whoever owns it.
+fn is_local(host: &str) -> bool {
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    ip.is_ok_and(|ip| ip.is_loopback()) || address::is_private_name(host)
+}
+
 impl Gate {
     async fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         if self.closed.load(Ordering::Relaxed) {
@@ -306,7 +314,7 @@ impl Gate {
         let named = Url::parse(text)
             .ok()
             .and_then(|url| place(&url))
-            .is_some_and(|place| lock(&self.named).contains(&place));
+            .is_some_and(|place| is_local(&place.0) && lock(&self.named).contains(&place));
         let allow_loopback = self.policy.allow_loopback && named;
         let policy = Policy { allow_loopback, ..self.policy.clone() };
         let url = target::judge(text, &policy)?;

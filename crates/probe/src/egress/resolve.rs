@@ -5,12 +5,14 @@
 
 use std::{
     fmt, io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     pin::Pin,
     sync::Arc,
 };
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use tokio::sync::Semaphore;
 
 use super::{EgressError, address};
 
@@ -22,6 +24,9 @@ pub trait Lookup: Send + Sync + fmt::Debug {
     fn lookup(&self, host: &str) -> LookingUp;
 }
 
+/// Names that the operating system is asked for at a time.
+static PLACES: Semaphore = Semaphore::const_new(64);
+
 /// The resolver of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemLookup;
@@ -30,8 +35,15 @@ impl Lookup for SystemLookup {
     fn lookup(&self, host: &str) -> LookingUp {
         let host = host.to_owned();
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let place = PLACES.acquire().await.map_err(io::Error::other)?;
+            // The system's resolver cannot be stopped: its place is taken until it is done, even
+            // if nobody waits any more, so that slow name servers do not take all threads.
+            let looking = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                let found = (host.as_str(), 0).to_socket_addrs()?;
+                Ok(found.map(|address| address.ip()).collect())
+            });
+            looking.await.map_err(io::Error::other)?
         })
     }
 }

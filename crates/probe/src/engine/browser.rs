@@ -102,7 +102,13 @@ async fn open(bench: &Bench) -> Result<Tab, Stop> {
     let stop = |error: BrowserError| Stop::error(error.code(), error.to_string());
     let missing = || BrowserError::NoBrowser { reason: "this verifier has no browser".to_owned() };
     let browsers = bench.browsers.as_ref().ok_or_else(missing).map_err(stop)?;
-    browsers.open().await.map_err(stop)
+    loop {
+        match browsers.open().await {
+            // Others' examinations end in time, and so does this one.
+            Err(BrowserError::Busy) => bench.deadline.check()?,
+            opened => return opened.map_err(stop),
+        }
+    }
 }
 
 /// Does one action and writes it down, with what `judge` says to it.

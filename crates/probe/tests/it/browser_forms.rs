@@ -39,6 +39,16 @@ async fn site() -> Server {
              <script>frame.src = `http://localhost:${location.port}/inner`</script>",
         ),
         "/inner" => html("<body style='margin:0'><input autofocus style='width:99%;height:140px'>"),
+        "/closed" => html(
+            "<title>Closed</title><x-login id=host></x-login><script>\
+             const root = host.attachShadow({mode: 'closed', delegatesFocus: true});\
+             root.innerHTML = '<input type=password oninput=\"said.textContent=this.value\">';\
+             </script><p id=said></p>",
+        ),
+        "/halves" => html(
+            "<title>Halves</title><p id=said></p><script>console.log('\\ud801');\
+             said.textContent = 'a\\ud83d'</script>",
+        ),
         "/greets" => html("<title>Greets</title><script>alert('Hello')</script><p>text</p>"),
         _ => reply(404, "text/plain", ""),
     })
@@ -104,6 +114,32 @@ async fn a_form_is_filled_in_and_sent() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_looked_into_counts_as_the_most_secret() {
+    let server = site().await;
+    let mut tab = browsers().open().await.unwrap();
+    go(&mut tab, &server.url("/closed")).await;
+    let typing = json!({"action": "TYPE", "selector": "#host", "text": "x"});
+    let refused = by(&mut tab, Tier::Basic, typing).await;
+    assert_eq!(refused.needs_tier, Some(Tier::Trusted), "{refused:?}");
+    good(&mut tab, json!({"action": "EVAL", "script": "host.focus()"})).await;
+    let key = json!({"action": "KEY_PRESS", "key": "x"});
+    let refused = by(&mut tab, Tier::Basic, key).await;
+    assert_eq!(refused.needs_tier, Some(Tier::Trusted), "{refused:?}");
+    assert_eq!(value(&mut tab, "said.textContent").await, "");
+}
+
+#[tokio::test]
+async fn half_a_character_ends_no_session() {
+    let server = site().await;
+    let mut tab = browsers().open().await.unwrap();
+    go(&mut tab, &server.url("/halves")).await;
+    let said = good(&mut tab, json!({"action": "EXTRACT", "selector": "#said"})).await;
+    assert!(said.data.to_string().contains('\u{fffd}'), "{said:?}");
+    let heard = good(&mut tab, json!({"action": "CONSOLE_MESSAGES"})).await;
+    assert!(heard.data.to_string().contains('\u{fffd}'), "{heard:?}");
+}
+
+#[tokio::test]
 async fn passwords_and_payments_need_a_higher_tier() {
     let server = site().await;
     let mut tab = browsers().open().await.unwrap();
@@ -138,7 +174,8 @@ async fn passwords_and_payments_need_a_higher_tier() {
     assert_eq!(done.input.unwrap()["key"], "[REDACTED]");
     let act = json!({"action": "TYPE", "selector": "#mail", "text": "me\ts3cret"});
     let done = by(&mut tab, Tier::Basic, act).await;
-    assert_eq!(done.needs_tier, Some(Tier::Verified));
+    // Something was typed: it is a step that failed, and stands in the log.
+    assert_eq!((done.needs_tier, done.error.unwrap().code.as_str()), (None, "tier"));
     assert_eq!(value(&mut tab, "pass.value + '|' + mail.value").await, "|me");
 
     // What is in a frame of another site cannot be seen, so it may be anything.

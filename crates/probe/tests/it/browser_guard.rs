@@ -181,7 +181,7 @@ async fn names_are_judged_by_their_addresses_and_the_browser_asks_for_no_others(
     let egress = Egress::with_lookup(dev(), came.clone()).unwrap();
     let browsers = Browsers::new(chromium.clone(), &egress, Limits::default(), 1);
     let mut tab = browsers.open().await.unwrap();
-    let shop = format!("http://shop.example:{}/", server.address.port());
+    let shop = format!("http://shop.localhost:{}/", server.address.port());
     assert_eq!(go(&mut tab, &shop).await.data["title"], "Shop");
     good(&mut tab, json!({"action": "WAIT", "ms": 2000})).await;
     let done = good(&mut tab, json!({"action": "NETWORK_REQUESTS"})).await;
@@ -189,17 +189,17 @@ async fn names_are_judged_by_their_addresses_and_the_browser_asks_for_no_others(
     let evil = requests.iter().find(|it| it["url"] == "http://evil.example:8080/").unwrap();
     assert_eq!(evil["refused"], true);
     let names: Vec<String> = came.0.lock().unwrap().iter().cloned().collect();
-    assert_eq!(names, ["evil.example", "shop.example"], "the browser talks to others");
+    assert_eq!(names, ["evil.example", "shop.localhost"], "the browser talks to others");
 
-    let secure = format!("https://shop.example:{tls_port}/");
+    let secure = format!("https://shop.localhost:{tls_port}/");
     let act = json!({"action": "NAVIGATE", "url": secure});
     assert_eq!(bad(&mut tab, act.clone()).await, "tls");
     tab.raw("Security.setIgnoreCertificateErrors", json!({"ignore": true})).await.unwrap();
     assert_eq!(good(&mut tab, act).await.data["title"], "Secure");
-    let act = json!({"action": "NAVIGATE", "url": "http://shop.example:9/"});
+    let act = json!({"action": "NAVIGATE", "url": "http://shop.localhost:9/"});
     assert_eq!(bad(&mut tab, act).await, "bad_url");
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let act = json!({"action": "NAVIGATE", "url": format!("http://shop.example:{free}/")});
+    let act = json!({"action": "NAVIGATE", "url": format!("http://shop.localhost:{free}/")});
     assert_eq!(bad(&mut tab, act).await, "unreachable");
     drop(tab);
 
@@ -213,7 +213,7 @@ async fn names_are_judged_by_their_addresses_and_the_browser_asks_for_no_others(
 
 /// Says one page to everybody, over TLS that nobody vouches for.
 async fn tls_server() -> u16 {
-    let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).unwrap();
+    let made = rcgen::generate_simple_self_signed(["shop.localhost".to_owned()]).unwrap();
     let key = made.signing_key.serialize_der().try_into().unwrap();
     let config = tokio_rustls::rustls::ServerConfig::builder_with_provider(Arc::new(
         tokio_rustls::rustls::crypto::ring::default_provider(),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use skep_base::{
     ed25519::PublicKey,
-    id::{DealId, VerificationId},
+    id::{DealId, SessionId, VerificationId},
 };
 use skep_sdk::Client;
 use skep_settle::proof::{
@@ -37,7 +37,8 @@ use crate::{
   skep proof export ID --aivs
 
 ID is a deal's, for the verdict that its settlement rests on (or the last one while there is none),
-or a verification's. The file holds the request, the signed verdict with its bundle, the terms, the
+a verification's, or a browser session's (sess_…), whose signed proof is written as it is. A
+verdict's file holds the request, the signed verdict with its bundle, the terms, the
 receipt if the settlement rests on this verdict, and the public keys. No secret key is in it, but
 the terms are, word for word, and what the verifier extracted of the work: mind whom you show it.
 
@@ -47,7 +48,7 @@ the key that you ask with.")]
 pub struct Export {
     #[command(flatten)]
     pub signer: SignerArgs,
-    /// The id of a deal or of a verification
+    /// The id of a deal, of a verification or of a browser session
     #[arg(value_name = "ID", value_parser = which)]
     id: Which,
     /// Where to write it [default: stdout; with --aivs, aivs_proof_….tar.gz in this folder]
@@ -68,17 +69,37 @@ pub struct Export {
 enum Which {
     Deal(DealId),
     Verification(VerificationId),
+    Session(SessionId),
 }
 
 fn which(text: &str) -> Result<Which, String> {
     let verification = || text.parse().map(Which::Verification);
+    if let Ok(session) = text.parse() {
+        return Ok(Which::Session(session));
+    }
     let read = text.parse().map(Which::Deal).or_else(|_| verification());
-    read.map_err(|_| "an id is the UUID of a deal or of a verification".to_owned())
+    read.map_err(|_| "an id is a deal's or a verification's UUID, or a session's sess_…".to_owned())
 }
 
 impl Export {
     pub async fn run(self, settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
         let (client, keyring) = self.signer.client(settings)?;
+        if let Which::Session(id) = self.id {
+            let proof = client.session_proof(id).await.told()?;
+            let bytes = format!("{}\n", serde_json::to_string_pretty(&proof)?);
+            if self.aivs {
+                let bundle =
+                    Bundle::make(bytes.as_bytes(), &id.to_string(), &keyring, self.unsigned)?;
+                return bundle.write(self.output, json, out);
+            }
+            let Some(path) = self.output else { return Ok(out.write_all(bytes.as_bytes())?) };
+            fs::write(&path, &bytes)
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+            return match json {
+                true => print_json(out, &json!({ "file": path, "session_id": id })),
+                false => Ok(writeln!(out, "wrote {}: session {id}", path.display())?),
+            };
+        }
         let bundle = match &self.bundle {
             None => None,
             Some(path) => Some(skep_base::json::parse(&read(path)?)?),
@@ -115,6 +136,7 @@ async fn collect(client: &Client, id: Which, bundle: Option<Value>) -> Result<Pr
     let deal = match id {
         Which::Deal(id) => id,
         Which::Verification(id) => id.deal(),
+        Which::Session(_) => bail!("a session has no verdict"),
     };
     let agreement = client.agreement(deal).await.told()?;
     let receipt = match agreement.escrow_status {
@@ -123,6 +145,7 @@ async fn collect(client: &Client, id: Which, bundle: Option<Value>) -> Result<Pr
     };
     let verification = match id {
         Which::Verification(id) => client.verification(id).await.told()?,
+        Which::Session(_) => bail!("a session has no verdict"),
         Which::Deal(_) => decisive(client, &agreement, receipt.as_ref()).await?,
     };
     let callback = callback(&verification, bundle)?;
