@@ -25,12 +25,12 @@ const HOSTILE: &str = "</pre><script>document.title='owned'</script><img src=//e
 const PICTURES: &str = "SKEP_PAGE_PICTURES";
 
 /// An HTTP answer: status line and headers in lower case, and the body.
-struct Answer {
-    head: String,
-    body: Vec<u8>,
+pub struct Answer {
+    pub head: String,
+    pub body: Vec<u8>,
 }
 
-fn get(node: &str, path: &str) -> Answer {
+pub fn get(node: &str, path: &str) -> Answer {
     let host = node.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     let ask = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
@@ -43,7 +43,7 @@ fn get(node: &str, path: &str) -> Answer {
 }
 
 impl Answer {
-    fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 }

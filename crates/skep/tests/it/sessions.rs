@@ -20,6 +20,8 @@ use skep_wire::{
     settle::{Standing, Tier},
 };
 
+use crate::proof_page::get;
+
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// How long the node may take for what it does by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -177,6 +179,25 @@ fn proof(path: &Path) -> SessionProof {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// The page, to whoever has its link, and the AIVS bundle.
+fn people_can_look_and_others_can_check(world: &World, id: &str) {
+    let link = world.show(id)["proof_page"].as_str().unwrap().to_owned();
+    let page = get(&world.url, &link);
+    assert!(page.head.starts_with("http/1.1 200") && page.head.contains("content-security-policy"));
+    assert!(page.text().contains("NAVIGATE") && page.text().contains(id), "{}", page.text());
+    let from = page.text().find("/attachments/").unwrap() - format!("/sessions/{id}").len();
+    let picture = page.text()[from..].split('"').next().unwrap().replace("&amp;", "&");
+    let picture = get(&world.url, &picture);
+    assert!(picture.head.contains("image/png") && picture.body.starts_with(b"\x89PNG"));
+    let token = link.split_once("token=").unwrap().1;
+    let other = link.replace(token, &"0".repeat(token.len()));
+    assert!(get(&world.url, &other).head.starts_with("http/1.1 404"));
+    let bundle = world.home.path().join("session.tar.gz");
+    let bundle = bundle.to_str().unwrap();
+    world.json(&["proof", "export", id, "--aivs", "--out", bundle]);
+    world.json(&["proof", "verify", bundle]);
+}
+
 #[test]
 fn an_agent_uses_a_browser_and_keeps_the_proof() {
     let world = World::new(&[]);
@@ -212,6 +233,7 @@ fn an_agent_uses_a_browser_and_keeps_the_proof() {
     assert!(early.contains("session_open"), "{early}");
     let closed = world.json(&["session", "close", &id]);
     assert_eq!((&closed["status"], &closed["actions"]), (&"COMPLETED".into(), &6.into()));
+    people_can_look_and_others_can_check(&world, &id);
     // Five were billable.
     assert_eq!(closed["cost_minor"], "5000");
     assert_eq!(world.balance().0, "995000");
