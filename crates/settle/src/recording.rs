@@ -25,6 +25,8 @@ pub const ATTACHMENTS_LEN_MAX: usize = 8 * 1024 * 1024;
 const CENT_MINOR: i64 = 10_000;
 /// The longest text of a step that stands in the log whole, in bytes.
 const TEXT_LEN_MAX: usize = 4096;
+/// The longest reason of a step that failed, in characters.
+const SNIPPET_LEN_MAX: usize = 200;
 /// How much of a longer one does.
 const BEGINNING_LEN: usize = 256;
 /// The name of a gateway's one key.
@@ -147,7 +149,8 @@ impl Recording {
         event.cost_cents = cents(stamp.price);
         event.cost_category = Some(act.action.cost_category());
         event.duration_ms = Some(stamp.duration_ms);
-        event.data_snippet = result.snippet;
+        let why = |error: &ErrorReport| first_chars(&format!("{}: {}", error.code, error.detail));
+        event.data_snippet = result.error.as_ref().map(why).or(result.snippet);
         event.input = Some(with_cost(result.input, stamp.price));
         event.data_sha256 = data_sha256;
         event.screenshot_sha256 = kept_hash(PICTURE_TYPE);
@@ -233,6 +236,10 @@ fn cents(price: Amount) -> u32 {
     let minor = price.minor();
     let up = minor / CENT_MINOR + i64::from(minor % CENT_MINOR > 0);
     u32::try_from(up).unwrap_or(u32::MAX)
+}
+
+fn first_chars(text: &str) -> String {
+    text.chars().take(SNIPPET_LEN_MAX).collect()
 }
 
 /// What is long stands in the log by its beginning and its hash, so that a log stays readable.

@@ -308,6 +308,9 @@ impl Show {
             let cost = usdc(step.cost_minor);
             writeln!(out, "  {} {action:<22} {cost:<14} {}", step.event["index"], plain(note))?;
         }
+        if let Some(page) = &session.proof_page {
+            writeln!(out, "to look at it, and to show it: {}{page}", client.url())?;
+        }
         Ok(())
     }
 }
