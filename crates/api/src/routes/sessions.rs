@@ -26,7 +26,8 @@ use crate::{
     security(("http_signature" = [])),
     extensions(("x-codes" = json!([
         "no_browser", "gateway_busy", "gateway_unavailable", "too_many_sessions",
-        "max_cost_too_low", "purpose_too_long", "insufficient_funds", "in_debt", "money_frozen", "promised"
+        "max_cost_too_low", "purpose_too_long", "insufficient_funds", "in_debt", "money_frozen",
+        "promised"
     ]))),
 )]
 pub(super) async fn open(State(api): State<Api>, signed: Signed) -> Result<Response, ApiError> {
