@@ -31,10 +31,7 @@ pub use self::{
     egress::{Egress, EgressFailure, Sending},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     register::{OperatorRecord, check_webhook},
-    session::{
-        Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSION_IDLE_MAX, SESSION_LIFE_MAX,
-        SESSIONS_OPEN_MAX, SessionRefusal,
-    },
+    session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,
     transfer::{FAUCET_MINOR_MAX, HOLD_VOIDABLE_BY_PAYER_AFTER},
 };

@@ -13,7 +13,7 @@ mod refusal;
 mod timer;
 mod view;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +26,10 @@ use skep_base::{
 use skep_settle::session::{Account, Prices};
 use skep_store::{RecordKey, RouteKey, StoreError, Turn};
 use skep_wire::{
-    conduit::{Act, ActionDone, CloseSession, OpenSession, Session, SessionStatus},
+    conduit::{
+        Act, ActionDone, CloseSession, OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session,
+        SessionStatus,
+    },
     settle::{ErrorReport, Standing},
 };
 
@@ -40,10 +43,6 @@ use crate::{
     identity::agent_key,
 };
 
-/// A session in which nothing is done is failed after so long.
-pub const SESSION_IDLE_MAX: Duration = Duration::from_secs(5 * 60);
-/// And any session after so long.
-pub const SESSION_LIFE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Sessions that one agent may have open, unless the operator says otherwise.
 pub const SESSIONS_OPEN_MAX: usize = 4;
 /// The longest purpose, in bytes.

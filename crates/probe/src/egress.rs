@@ -104,7 +104,8 @@ pub enum EgressError {
     BadUrl { url: String, reason: String },
     #[error("the header {name:?} cannot be sent")]
     BadHeader { name: String },
-    #[error("{host} is refused: {ip} is not an address of the public internet")]
+    // Whoever asked is not told what a private name server says.
+    #[error("{host} is refused: it is, or leads to, no address of the public internet")]
     ForbiddenAddress { host: String, ip: IpAddr },
     #[error("{host} is refused: it is a name of a private network")]
     ForbiddenName { host: String },

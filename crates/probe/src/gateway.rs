@@ -20,7 +20,7 @@ use skep_settle::recording::{Outcome, Place, Recording, Stamp};
 use skep_wire::{
     conduit::{
         Acted, ActionType, DATA_LEN_MAX, GatewayAct, GatewayClose, GatewayError, GatewayInfo,
-        GatewayOpen, SessionProof, SessionStatus,
+        GatewayOpen, SESSION_IDLE_MAX, SESSION_LIFE_MAX, SessionProof, SessionStatus,
     },
     settle::ErrorReport,
 };
@@ -28,10 +28,6 @@ use tokio::sync::Mutex as Turnstile;
 
 use crate::browser::{BrowserError, Browsers, Done, Tab};
 
-/// A session in which nothing is done dies after so long.
-const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
-/// And any session after so long.
-const LIFE_MAX: Duration = Duration::from_secs(15 * 60);
 /// How often that is looked at.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// Sessions that are open at one time; browsers are fewer.
@@ -270,11 +266,12 @@ impl Inner {
                 closed.push((closed_at, id));
                 continue;
             }
-            let reason = match (now - session.opened > LIFE_MAX, now - used > IDLE_MAX) {
-                (true, _) => "its time was over",
-                (_, true) => "nothing was done in it for too long",
-                _ => continue,
-            };
+            let reason =
+                match (now - session.opened > SESSION_LIFE_MAX, now - used > SESSION_IDLE_MAX) {
+                    (true, _) => "its time was over",
+                    (_, true) => "nothing was done in it for too long",
+                    _ => continue,
+                };
             // What is under way has a limit of its own.
             let Ok(mut state) = session.state.try_lock() else { continue };
             let reason = Some(reason.to_owned());

@@ -20,7 +20,7 @@ use skep_probe::{
 use skep_sdk::GatewayClient;
 use skep_store::SystemClock;
 use skep_wire::conduit::{
-    Acted, GatewayAct, GatewayClose, GatewayError, GatewayOpen, SessionProof,
+    Acted, GatewayAct, GatewayClose, GatewayError, GatewayOpen, SESSION_LIFE_MAX, SessionProof,
 };
 
 use crate::{egress, engines, node_key, settings::Settings, up};
@@ -29,7 +29,8 @@ use crate::{egress, engines, node_key, settings::Settings, up};
 const BROWSERS: usize = 8;
 const BROWSERS_MAX: usize = 256;
 /// A little longer than a session lives.
-const BROWSER_LIFE: std::time::Duration = std::time::Duration::from_secs(16 * 60);
+const BROWSER_LIFE: std::time::Duration =
+    SESSION_LIFE_MAX.saturating_add(std::time::Duration::from_secs(60));
 /// The key's file in the data folder.
 const PURPOSE: &str = "gateway";
 

@@ -3,6 +3,8 @@
 //! A step of a session is a [`settle::Action`](crate::settle::Action), as a verifier's is: one
 //! chain, one check, one way out as evidence.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{
@@ -15,6 +17,10 @@ use crate::settle::{Action, Attachment, ErrorReport, Tier};
 
 /// What a session's proof says that it is.
 pub const SESSION_FORMAT: &str = "skep/conduit-session/v1";
+/// A session in which nothing is done is failed after so long.
+pub const SESSION_IDLE_MAX: Duration = Duration::from_secs(5 * 60);
+/// And any session after so long.
+pub const SESSION_LIFE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Actions of one session.
 pub const SESSION_ACTIONS_MAX: u32 = 256;
 /// What one action gives back, in bytes; what was longer is cut.

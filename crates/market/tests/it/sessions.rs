@@ -17,8 +17,7 @@ use skep_base::{
     id::SessionId,
 };
 use skep_market::{
-    Calling, Conduit, Failure, Gateway, Guarded, Market, Refusal, SESSION_IDLE_MAX,
-    SESSION_LIFE_MAX, SessionRefusal, Signed,
+    Calling, Conduit, Failure, Gateway, Guarded, Market, Refusal, SessionRefusal, Signed,
 };
 use skep_settle::{
     recording::{Outcome, Place, Recording, Stamp},
@@ -29,7 +28,7 @@ use skep_store::AccountId;
 use skep_wire::{
     conduit::{
         Act, Acted, ActionType, CloseSession, GatewayAct, GatewayClose, GatewayError, GatewayOpen,
-        OpenSession, Session, SessionProof, SessionStatus,
+        OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session, SessionProof, SessionStatus,
     },
     settle::{ErrorReport, Standing, Tier},
 };

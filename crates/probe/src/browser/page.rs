@@ -88,6 +88,21 @@ impl Drop for Page {
     }
 }
 
+/// A tab that nobody waits for any more is one that nobody opened.
+struct UnderWay<'a> {
+    link: &'a Link,
+    stage: &'a Stage,
+    is_over: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.stage.opened(self.link, None);
+        }
+    }
+}
+
 impl Page {
     /// Opens a tab and has the browser report on it.
     pub(super) async fn open(
@@ -96,9 +111,11 @@ impl Page {
         opening: &Opening,
     ) -> Result<Page, BrowserError> {
         stage.opening();
+        let mut under_way = UnderWay { link, stage, is_over: false };
         let asked = json!({"url": "about:blank", "browserContextId": opening.context});
         let made = link.call(None, "Target.createTarget", asked).await;
         let target = made.as_ref().ok().and_then(|made| made["targetId"].as_str());
+        under_way.is_over = true;
         stage.opened(link, target);
         let target = target.unwrap_or_default().to_owned();
         made?;

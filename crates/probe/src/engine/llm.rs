@@ -11,7 +11,7 @@ mod prompt;
 use std::sync::Arc;
 
 use serde_json::json;
-use skep_base::hash::sha256;
+use skep_base::hash::{json_sha256, sha256};
 use skep_wire::settle::{Artifact, VerificationSpec, criteria::Rubric};
 
 pub(super) use self::model::Llm;
@@ -120,9 +120,12 @@ async fn evaluate(
     record.start("LLM_EVALUATE", None, None);
     let prompt = Prompt::new(rubric, &pieces)?;
     let prompt_sha256 = sha256(format!("{}\n{}", prompt.system, prompt.user).as_bytes());
+    // Whoever has the work can compute this one again.
+    let material_sha256 = json_sha256(&pieces).ok();
     let config = llm.config();
     record.note(json!({
         "model": config.model, "style": config.style.as_str(), "prompt_sha256": prompt_sha256,
+        "material_sha256": material_sha256,
     }));
     let answered = match llm.ask(&prompt).await {
         Ok(raw) => {
