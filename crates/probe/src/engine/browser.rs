@@ -21,7 +21,8 @@ use super::{
 };
 use crate::browser::{BrowserError, Done, Tab};
 
-/// What the terms may have a browser do: press and fill in, but run no scripts.
+/// What the terms may have a browser do: look and press, but run no scripts. That it writes
+/// nothing is a rule of the terms themselves.
 const TIER: Tier = Tier::Basic;
 /// How a tab says that a page was seen and something is not on it.
 const NOT_FOUND: &str = "not_found";

@@ -111,6 +111,11 @@ async fn what_finds_nothing_out_is_an_error() {
         (server.url("/"), step(json!({"action": "CLICK", "selector": "#no"})), "not_found"),
         (server.url("/"), step(json!({"action": "EVAL", "script": "1"})), "tier"),
         (server.url("/"), step(json!({"action": "FLY"})), "bad_custom"),
+        (
+            server.url("/"),
+            step(json!({"action": "FILL", "selector": "input", "text": "x"})),
+            "bad_custom",
+        ),
         (server.url("/"), step(json!({"action": "EXPORT_PROOF"})), "not_here"),
     ] {
         assert_error(&engines.examine(&asking("browser", Some(url), &asked)).await, code);

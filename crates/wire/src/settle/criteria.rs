@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::engine;
-use crate::conduit::Act;
+use crate::conduit::{Act, ActionType};
 
 /// The longest rubric, in bytes.
 pub const RUBRIC_LEN_MAX: usize = 8 * 1024;
@@ -72,6 +72,13 @@ impl BrowserSteps {
         }
         if steps.steps.len() > STEPS_MAX {
             return Err(format!("there are at most {STEPS_MAX} steps"));
+        }
+        // Strangers wrote the terms: a verifier fills in nobody's forms for them.
+        use ActionType::{Fill, KeyPress, SelectOption, Type};
+        let writes = |act: &&Act| matches!(act.action, Type | Fill | SelectOption | KeyPress);
+        if let Some(act) = steps.steps.iter().find(writes) {
+            let action = act.action.as_str();
+            return Err(format!("a verifier looks and presses, and writes nothing: no {action}"));
         }
         if steps.wait_for.as_ref().is_some_and(String::is_empty) {
             return Err("wait_for is a selector".to_owned());
