@@ -252,13 +252,12 @@ impl Market {
     /// silence says nothing about the session.
     fn gateway_of(&self, record: &SessionRecord) -> Result<&Arc<dyn Gateway>, SessionRefusal> {
         let gateway = self.gateway()?;
-        match gateway.key() {
-            Some(key) if key != record.gateway => {
-                let detail = "the session lives at another gateway".to_owned();
-                Err(SessionRefusal::GatewayUnavailable { detail })
-            }
-            _ => Ok(gateway),
-        }
+        let detail = match gateway.key() {
+            Some(key) if key == record.gateway => return Ok(gateway),
+            Some(_) => "the session lives at another gateway",
+            None => "the gateway has not answered yet",
+        };
+        Err(SessionRefusal::GatewayUnavailable { detail: detail.to_owned() })
     }
 
     /// A session of this agent; a stranger cannot tell it from none.
