@@ -86,7 +86,7 @@ pub(crate) fn proof_sheet(view: &ProofView, attachments: &Attachments<'_>) -> St
 }
 
 /// The page of a session, whole: it shows what the proof says and is not a check of it.
-pub fn session_page(proof: &SessionProof, attachments: &Attachments<'_>) -> Option<String> {
+pub(crate) fn session_page(proof: &SessionProof, attachments: &Attachments<'_>) -> Option<String> {
     let bundle = SessionBundle::deserialize(&proof.bundle).ok()?;
     let (tone, outcome) = match bundle.status {
         SessionStatus::Completed => (Tone::Good, "Completed"),

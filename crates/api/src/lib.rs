@@ -45,7 +45,6 @@ pub use self::{
     code::Code,
     config::{Config, Limits, Rate, Rates, TlsFiles},
     connection::Drained,
-    evidence::session_page,
     gateway::{GATEWAY_SECRET_LEN_MIN, GatewayDoor},
     metrics::install as install_metrics,
     problem::ApiError,

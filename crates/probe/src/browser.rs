@@ -133,8 +133,19 @@ impl Browsers {
         Browsers { chromium, egress: egress.clone(), limits, places }
     }
 
-    /// A fresh browser. Waits some seconds for a place if there is none.
+    /// A fresh browser. Waits some seconds for a place if there is none. One in a while dies while
+    /// it starts, which says nothing about the next.
     pub async fn open(&self) -> Result<Tab, BrowserError> {
+        match self.open_once().await {
+            Err(error @ BrowserError::Start { .. }) => {
+                tracing::warn!(%error, "another browser is started");
+                self.open_once().await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_once(&self) -> Result<Tab, BrowserError> {
         let waiting = Arc::clone(&self.places).acquire_owned();
         let place = timeout(PLACE_WAIT_MAX, waiting).await;
         let place = place.ok().and_then(Result::ok).ok_or(BrowserError::Busy)?;

@@ -189,7 +189,7 @@ pub fn check_attachments(log: &[Value], attachments: &[Attachment]) -> Result<()
 }
 
 /// An attachment's bytes, if they are what it is named by.
-pub fn bytes_of(attachment: &Attachment) -> Result<Vec<u8>, AttachmentFault> {
+fn bytes_of(attachment: &Attachment) -> Result<Vec<u8>, AttachmentFault> {
     let sha256 = attachment.sha256;
     let data = STANDARD.decode(&attachment.data);
     let data = data.map_err(|_| AttachmentFault::NotBase64 { sha256 })?;

@@ -10,7 +10,7 @@ use skep_base::{
     Hash32,
     id::{SessionId, VerificationId},
 };
-use skep_settle::session_proof::{PNG, bytes_of};
+use skep_settle::session_proof::PNG;
 use skep_wire::settle::Attachment;
 
 use crate::{
@@ -122,7 +122,8 @@ pub(super) async fn session_attachment(
 
 /// Strangers chose these bytes: a browser may draw a picture and nothing more.
 fn served(found: &Attachment) -> Result<Response, ApiError> {
-    let bytes = bytes_of(found).map_err(|e| ApiError::new(Code::Internal, e.to_string()))?;
+    let changed = || ApiError::new(Code::Internal, "the attachment is not what its hash says");
+    let bytes = found.bytes().ok_or_else(changed)?;
     let (kind, place) = match found.media_type.as_str() {
         PNG => (PNG, "inline"),
         _ => ("text/plain; charset=utf-8", "attachment"),
