@@ -14,12 +14,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("skep-base", &[]),
     ("skep-wire", &["skep-base"]),
     ("skep-settle", &["skep-base", "skep-wire"]),
+    ("skep-hire", &["skep-base", "skep-wire"]),
     ("skep-store", &["skep-base", "skep-wire"]),
-    ("skep-market", &["skep-base", "skep-wire", "skep-settle", "skep-store"]),
-    ("skep-api", &["skep-base", "skep-wire", "skep-market", "skep-settle", "skep-store"]),
-    ("skep-probe", &["skep-base", "skep-settle", "skep-wire"]),
+    ("skep-market", &["skep-base", "skep-hire", "skep-wire", "skep-settle", "skep-store"]),
+    (
+        "skep-api",
+        &["skep-base", "skep-hire", "skep-wire", "skep-market", "skep-settle", "skep-store"],
+    ),
+    ("skep-probe", &["skep-base", "skep-hire", "skep-settle", "skep-wire"]),
     ("skep-sdk", &["skep-base", "skep-wire"]),
-    ("skep-agent", &["skep-base", "skep-wire", "skep-probe", "skep-sdk", "skep-settle"]),
+    (
+        "skep-agent",
+        &["skep-base", "skep-hire", "skep-wire", "skep-probe", "skep-sdk", "skep-settle"],
+    ),
     ("skep-testkit", &["skep-base", "skep-wire", "skep-sdk", "skep-store"]),
     (
         "skep",
@@ -27,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "skep-agent",
             "skep-api",
             "skep-base",
+            "skep-hire",
             "skep-market",
             "skep-probe",
             "skep-sdk",
@@ -44,9 +52,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("rusqlite", &["skep-store"]),
     ("tokio-postgres", &["skep-store"]),
     ("deadpool-postgres", &["skep-store"]),
-    ("axum", &["skep-api"]),
-    ("hyper", &["skep-api"]),
-    ("hyper-util", &["skep-api"]),
+    // A seller has a door of its own, beside the node's.
+    ("axum", &["skep-agent", "skep-api"]),
+    ("hyper", &["skep-agent", "skep-api"]),
+    ("hyper-util", &["skep-agent", "skep-api"]),
     // Addresses that strangers name are fetched by skep-probe; the others know whom they talk to.
     ("reqwest", &["skep-api", "skep-probe", "skep-sdk"]),
 ];
@@ -56,6 +65,7 @@ const NEVER_REACHES: &[(&str, &[&str])] = &[
     ("skep-base", &["tokio", "mio"]),
     ("skep-wire", &["tokio", "mio"]),
     ("skep-settle", &["tokio", "mio"]),
+    ("skep-hire", &["tokio", "mio"]),
 ];
 
 /// What is built: for every crate the crates it uses, those of its tests left out.

@@ -4,6 +4,7 @@
 //! contract, and nothing else is. It holds no rules beyond what a message must look like.
 
 pub mod conduit;
+pub mod hire;
 pub mod http_signature;
 pub mod identity;
 pub mod notice;

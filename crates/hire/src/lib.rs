@@ -1,0 +1,4 @@
+//! SHP's rules, without I/O: what may be sold, how a result is checked, what a listing and a
+//! receipt must say, and what a budget allows.
+
+pub use skep_wire::hire::Verification;
