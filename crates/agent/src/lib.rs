@@ -20,6 +20,7 @@
 //! ```
 
 pub mod command;
+pub mod journal;
 pub mod keyring;
 pub mod passphrase;
 pub mod path;

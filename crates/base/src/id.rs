@@ -11,6 +11,6 @@ pub use agent::{AgentId, ParseAgentIdError};
 pub use deal::{DealId, ParseUuidError, VerificationId};
 pub use did::{Did, ParseDidError};
 pub use record::{
-    Debt, DebtId, Event, EventId, Id, Job, JobId, Kind, Notice, NoticeId, ParseIdError, Receipt,
-    ReceiptId, Request, RequestId, Session, SessionId, Transfer, TransferId,
+    Debt, DebtId, Event, EventId, Id, Job, JobId, Kind, Listing, ListingId, Notice, NoticeId,
+    ParseIdError, Receipt, ReceiptId, Request, RequestId, Session, SessionId, Transfer, TransferId,
 };

@@ -21,8 +21,10 @@ mod deals;
 mod endpoints;
 mod error;
 mod gateway;
+mod hire;
 mod retry;
 mod sessions;
+mod x402;
 
 pub use self::{
     client::{Client, Written},

@@ -11,6 +11,7 @@ pub mod notice;
 pub mod problem;
 pub mod settle;
 pub mod wallet;
+pub mod x402;
 
 /// Lists are answered a page at a time.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

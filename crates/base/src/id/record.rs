@@ -41,6 +41,8 @@ kinds! {
     /// A signed statement of what was done and paid.
     Receipt, ReceiptId, "rcpt";
     Session, SessionId, "sess";
+    /// What an agent sells, at which price.
+    Listing, ListingId, "lst";
     /// One call to the HTTP interface.
     Request, RequestId, "req";
     /// Something the node owes the outside world and must still do.

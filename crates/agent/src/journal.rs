@@ -1,0 +1,166 @@
+//! A journal that survives a crash: lines of JSON, each on the disk before anybody acts on it.
+//!
+//! A line is its SHA-256's first 16 hex digits, a space, and JSON. What a crash left half-written
+//! at the end was never acknowledged, and is cut off when the journal is opened; a broken line
+//! before the end is damage, and opening fails. Lines that come while others are being synced go to
+//! the disk together.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use skep_base::hash::sha256;
+use tokio::sync::{mpsc, oneshot};
+
+#[cfg(test)]
+mod tests;
+
+/// The longest line, in bytes: a result and its receipt fit in.
+pub const LINE_LEN_MAX: usize = 32 * 1024 * 1024;
+/// Lines that may wait for the disk.
+const WAITING_MAX: usize = 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("the journal {path} cannot be used")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the journal {path} is damaged at line {line}; restore it from a copy")]
+    Damaged { path: PathBuf, line: usize },
+    #[error("another process uses the journal {path}")]
+    InUse { path: PathBuf },
+    #[error("an entry is longer than {LINE_LEN_MAX} bytes or is no JSON")]
+    BadEntry,
+    #[error("the journal could not be written; it takes no more entries until it is reopened")]
+    Closed,
+}
+
+type Waiting = (Vec<u8>, oneshot::Sender<bool>);
+
+/// An open journal. Cheap to clone; one process at a time.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    lines: mpsc::Sender<Waiting>,
+    /// Keeps the lock for as long as there is a clone.
+    _lock: Arc<Mutex<File>>,
+}
+
+impl Journal {
+    /// Opens or makes the journal and reads what it holds, oldest first.
+    pub fn open<T: DeserializeOwned>(path: &Path) -> Result<(Journal, Vec<T>), JournalError> {
+        let io = |source| JournalError::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(io)?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(io)?;
+        if file.try_lock().is_err() {
+            return Err(JournalError::InUse { path: path.to_owned() });
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io)?;
+        let (entries, good) = read(path, &bytes)?;
+        file.set_len(good as u64).map_err(io)?;
+        file.seek(SeekFrom::Start(good as u64)).map_err(io)?;
+        file.sync_all().map_err(io)?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            // The name must be on the disk as well.
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+        }
+        let writer = file.try_clone().map_err(io)?;
+        let (lines, waiting) = mpsc::channel(WAITING_MAX);
+        std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || write_all(writer, waiting))
+            .map_err(io)?;
+        Ok((Journal { lines, _lock: Arc::new(Mutex::new(file)) }, entries))
+    }
+
+    /// Writes an entry. When this returns, it is on the disk.
+    pub async fn append<T: Serialize>(&self, entry: &T) -> Result<(), JournalError> {
+        let line = line_of(entry)?;
+        let (done, written) = oneshot::channel();
+        self.lines.send((line, done)).await.map_err(|_| JournalError::Closed)?;
+        match written.await {
+            Ok(true) => Ok(()),
+            _ => Err(JournalError::Closed),
+        }
+    }
+
+    /// How long the file is, in bytes.
+    pub fn len(&self) -> io::Result<u64> {
+        let file = self._lock.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(file.metadata()?.len())
+    }
+
+    pub fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+fn line_of<T: Serialize>(entry: &T) -> Result<Vec<u8>, JournalError> {
+    let json = serde_json::to_vec(entry).map_err(|_| JournalError::BadEntry)?;
+    if json.len() > LINE_LEN_MAX {
+        return Err(JournalError::BadEntry);
+    }
+    let mark = mark_of(&json);
+    let mut line = Vec::with_capacity(mark.len() + json.len() + 2);
+    line.extend_from_slice(mark.as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(&json);
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn mark_of(json: &[u8]) -> String {
+    let mut hash = sha256(json).to_string();
+    hash.truncate(16);
+    hash
+}
+
+/// The entries, and how many bytes of the file they take.
+fn read<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<(Vec<T>, usize), JournalError> {
+    let mut entries = Vec::new();
+    let mut at = 0;
+    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let is_last = at + line.len() == bytes.len();
+        let entry = line.strip_suffix(b"\n").and_then(|line| {
+            let (mark, json) = (line.get(..16)?, line.get(17..)?);
+            (mark_of(json).as_bytes() == mark).then_some(json)
+        });
+        match entry.map(serde_json::from_slice) {
+            Some(Ok(entry)) => entries.push(entry),
+            None if is_last => return Ok((entries, at)),
+            _ => return Err(JournalError::Damaged { path: path.to_owned(), line: number + 1 }),
+        }
+        at += line.len();
+    }
+    Ok((entries, at))
+}
+
+/// Takes all that waits, writes it, syncs once, and tells those who wait.
+fn write_all(mut file: File, mut waiting: mpsc::Receiver<Waiting>) {
+    while let Some((mut bytes, done)) = waiting.blocking_recv() {
+        let mut told = vec![done];
+        while let Ok((more, done)) = waiting.try_recv() {
+            bytes.extend_from_slice(&more);
+            told.push(done);
+        }
+        let written = file.write_all(&bytes).and_then(|()| file.sync_data()).is_ok();
+        for done in told {
+            let _ = done.send(written);
+        }
+        if !written {
+            // What is on the disk is not known any more: nothing may follow it.
+            return;
+        }
+    }
+}
