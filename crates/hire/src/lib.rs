@@ -2,5 +2,7 @@
 //! receipt must say, and what a budget allows.
 
 pub mod budget;
+pub mod capability;
+mod media;
 
 pub use skep_wire::hire::Verification;
