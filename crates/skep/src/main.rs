@@ -14,6 +14,7 @@ mod ledger;
 mod node_key;
 mod proof;
 mod review;
+mod sell;
 mod session;
 mod settings;
 mod stage;
@@ -67,6 +68,7 @@ enum Command {
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
     Verifier(verifier::VerifierArgs),
+    Sell(sell::SellArgs),
     Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
@@ -151,6 +153,11 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         }
         Command::Proof(args) => with_settings!(args),
         Command::Verifier(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
+            args.run(&settings, json, out).await
+        }
+        Command::Sell(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
