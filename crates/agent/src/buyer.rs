@@ -10,6 +10,7 @@
 
 mod answer;
 mod book;
+mod checker;
 mod clarify;
 mod demand;
 mod desk;
@@ -23,22 +24,18 @@ mod talk;
 
 use std::{
     collections::BTreeMap,
-    fmt,
-    future::Future,
     path::Path,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use serde_json::Value;
 use skep_base::{AgentId, Amount, Clock, Hash32, Timestamp, wallet::WalletKey};
 use skep_probe::{Egress, EgressError, Policy};
 use skep_sdk::Client;
 use skep_wire::{
     hire::{
         BudgetToken, Found, HireRequest, JobCallback, MAX_LATENCY_MS_MAX, PROTOCOL,
-        PROTOCOL_CLARIFY, PaymentMode, SignedError, Usdc, Verification, WalletSigned,
+        PROTOCOL_CLARIFY, PaymentMode, SignedError, Usdc, WalletSigned,
     },
     x402::Rail,
 };
@@ -53,6 +50,7 @@ use self::{
     talk::Said,
 };
 pub use self::{
+    checker::{Checker, Taxonomy},
     clarify::{Clarification, ClarifyOrder},
     desk::DeskError,
     drive::Resumed,
@@ -76,25 +74,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Callbacks that are kept for hires that do not know their number yet.
 const CALLBACKS_MAX: usize = 1000;
-
-/// Runs a capability's checks (8.1).
-pub trait Checker: Send + Sync + fmt::Debug {
-    /// What is wrong with parameters, before anybody is asked.
-    fn check_params(
-        &self,
-        capability: &str,
-        version: Option<&str>,
-        params: &Value,
-    ) -> Result<(), Vec<String>>;
-
-    fn verify<'a>(
-        &'a self,
-        capability: &'a str,
-        version: Option<&'a str>,
-        params: &'a Value,
-        result: &'a Value,
-    ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>>;
-}
 
 /// What a buyer is, and how far it goes.
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ pub mod keyring;
 pub mod passphrase;
 pub mod path;
 pub mod phrase;
+pub mod seller;
 pub mod verifier;
 
 mod derive;

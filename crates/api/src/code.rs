@@ -355,6 +355,30 @@ codes! {
         "Its gateway was lost before it could sign. The session has cost nothing.";
     BadSecret "bad_secret" 401 final "The gateway's secret is another"
         "A node and its gateway have the same gateway_secret, sent as Authorization: Bearer.";
+    PaymentRefused "payment_refused" 422 final "The payment is not taken"
+        "The detail says why. POST /x402/verify and /x402/settle answer 200 with the reason.";
+    PaymentIdentifierReused "payment_identifier_reused" 409 final "The payment-identifier was used"
+        "It names another payment of this payer. Send that one again, or choose a fresh id.";
+    BadBudget "bad_budget" 422 final "The budget cannot be that"
+        "The detail names what does not fit.";
+    BudgetNotYetValid "budget_not_yet_valid" 422 final "The budget is not good yet"
+        "issued_at is ahead of this node's clock.";
+    BudgetExpired "budget_expired" 422 final "The budget is over"
+        "Ask whoever gave it for another.";
+    NotYourBudget "not_your_budget" 422 final "The budget is another agent's"
+        "agent_id must be the one that pays.";
+    WrongBudgetIssuer "wrong_budget_issuer" 422 final "Somebody else gives this budget"
+        "The agent's operator does, or the owner of the budget that parent names.";
+    BadBudgetSignature "bad_budget_signature" 422 final "The budget's signature does not hold"
+        "It is over the token's id, by the operator's key or the owner's wallet.";
+    UnknownParentBudget "unknown_parent_budget" 422 final "There is no such parent"
+        "Make the budget that parent names known first, with POST /v1/budgets.";
+    BudgetTooDeep "budget_too_deep" 422 final "The budget was passed on too often"
+        "Ask somebody nearer to the operator.";
+    BudgetOutlivesParent "budget_outlives_parent" 422 final "The part would outlive its budget"
+        "Choose a shorter max_duration_seconds.";
+    BudgetExceeded "budget_exceeded" 422 final "The budget has not that much left"
+        "GET /v1/budgets/{id} shows what is left.";
     NotDev "not_dev" 404 final "There is no test money here"
         "Test money is given only by a node that was made with --dev.";
     FaucetLimit "faucet_limit" 422 final "The faucet does not give that much"

@@ -25,6 +25,10 @@ mod log;
 mod money;
 #[path = "it/notices.rs"]
 mod notices;
+#[path = "it/pay.rs"]
+mod pay;
+#[path = "it/pay_world.rs"]
+mod pay_world;
 #[path = "it/receiver.rs"]
 mod receiver;
 #[path = "it/registration.rs"]

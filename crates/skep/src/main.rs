@@ -20,6 +20,7 @@ mod stage;
 mod up;
 mod verifier;
 mod wallet;
+mod work;
 
 use std::{
     io::{self, Write},
@@ -66,6 +67,7 @@ enum Command {
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
     Verifier(verifier::VerifierArgs),
+    Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
     Bench(bench::Bench),
@@ -153,6 +155,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
+        Command::Work(args) => args.run(out),
         Command::Ledger(args) => {
             let LedgerCommand::Audit(args) = args.command;
             ledger::audit(&Settings::load(config, &args.flags())?, json, out).await

@@ -138,8 +138,8 @@ pub struct CounterSigned {
     pub rating_token: String,
 }
 
-/// `POST /v1/receipts/{id}/payload`: what was asked and what was answered, for whoever checks later.
-/// Both must have the hashes of the receipt.
+/// `POST /v1/receipts/{id}/payload`: what was asked and answered, for whoever checks later. Both
+/// must have the hashes of the receipt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HirePayload {
