@@ -379,6 +379,26 @@ codes! {
         "Choose a shorter max_duration_seconds.";
     BudgetExceeded "budget_exceeded" 422 final "The budget has not that much left"
         "GET /v1/budgets/{id} shows what is left.";
+    UnknownEscrow "unknown_escrow" 404 final "There is no such escrow of a hire"
+        "Settling a payment with escrow terms makes one. Deals have theirs at /vcap/v1/escrows.";
+    OtherEscrowOrder "other_escrow_order" 422 final "The order is for something else"
+        "escrow_id and verb of the order must be those of the path.";
+    BadEscrowSignature "bad_escrow_signature" 422 final "The order's signature does not hold"
+        "It is the wallet's of whoever by names, over the order's canonical JSON.";
+    NotYourEscrow "not_your_escrow" 403 final "Somebody else decides that"
+        "The buyer releases and refunds; the seller delivers and may refund.";
+    EscrowOver "escrow_over" 409 final "The escrow was settled before"
+        "GET /v1/escrows/{id} says how.";
+    NotDelivered "not_delivered" 409 final "Nothing was delivered yet"
+        "The money goes back by itself at refund_at if nothing comes.";
+    EscrowDelivered "escrow_delivered" 409 final "Something else was delivered before"
+        "One hire has one delivery.";
+    WrongResult "wrong_result" 422 final "That is not the result"
+        "result_hash must be the delivered receipt's, params_hash the hire's.";
+    RefundTooEarly "refund_too_early" 409 final "The time is not over"
+        "The detail says when it is.";
+    DeliveredTooLate "delivered_too_late" 409 final "The time for the delivery is over"
+        "The money goes back to the buyer.";
     NotDev "not_dev" 404 final "There is no test money here"
         "Test money is given only by a node that was made with --dev.";
     FaucetLimit "faucet_limit" 422 final "The faucet does not give that much"

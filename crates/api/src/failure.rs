@@ -10,7 +10,7 @@ use skep_store::{LedgerRefusal, StoreError};
 
 use self::{
     deal::of_deal,
-    pay::{of_budget, of_payment},
+    pay::{of_budget, of_escrow, of_payment},
     session::of_session,
 };
 use crate::{code::Code, problem::ApiError};
@@ -54,6 +54,7 @@ impl From<Refusal> for ApiError {
             Refusal::Deal { reason } => of_deal(reason),
             Refusal::Payment { reason } => of_payment(reason),
             Refusal::Budget { reason } => of_budget(reason),
+            Refusal::Escrow { reason } => of_escrow(reason),
         };
         let tiers = match &refusal {
             Refusal::Session { reason } => session::tiers(reason),

@@ -13,7 +13,7 @@ use crate::{
     Market, Signed,
     deal::DealRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
-    pay::PayRefusal,
+    pay::{EscrowRefusal, PayRefusal},
     session::SessionRefusal,
 };
 
@@ -99,6 +99,8 @@ pub enum Refusal {
     Session { reason: SessionRefusal },
     #[error(transparent)]
     Payment { reason: PayRefusal },
+    #[error(transparent)]
+    Escrow { reason: EscrowRefusal },
     #[error(transparent)]
     Budget { reason: BudgetRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]

@@ -6,6 +6,7 @@
 mod budget;
 mod check;
 mod claim;
+mod escrow;
 mod facts;
 mod record;
 mod refusal;
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 use skep_base::{AgentId, hash::keccak256};
 use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_network};
 
-pub(crate) use self::budget::BUDGET_JOB;
-pub use self::refusal::PayRefusal;
+pub(crate) use self::{budget::BUDGET_JOB, escrow::ESCROW_JOB};
+pub use self::{escrow::EscrowRefusal, refusal::PayRefusal};
 use crate::Market;
 
 /// The ledger's name and version, as wallets sign for them.

@@ -14,7 +14,7 @@ use crate::{
     change_keys::RECOVERY_JOB,
     deal::{DEFAULT_JOB, TICK_JOB},
     notice::WEBHOOK_JOB,
-    pay::BUDGET_JOB,
+    pay::{BUDGET_JOB, ESCROW_JOB},
     session::SESSION_JOB,
 };
 
@@ -38,7 +38,7 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// Jobs without which money would not move.
-const CLOCKS: [&str; 4] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB];
+const CLOCKS: [&str; 5] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB, ESCROW_JOB];
 
 /// Jobs on their way outside.
 type Outside = JoinSet<Result<(), Failure>>;
@@ -118,6 +118,7 @@ impl Market {
             TICK_JOB => self.finish_tick(job.clone()).await,
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
+            ESCROW_JOB => self.finish_escrow(job.clone()).await,
             BUDGET_JOB => self.finish_budget(job.clone()).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
             unknown => {

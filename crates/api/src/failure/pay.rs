@@ -1,7 +1,7 @@
 //! What callers are told when a payment, a budget or an escrow is refused.
 
 use skep_hire::budget::BudgetRefusal;
-use skep_market::PayRefusal;
+use skep_market::{EscrowRefusal, PayRefusal};
 use skep_wire::x402::reason;
 
 use crate::code::Code;
@@ -26,5 +26,20 @@ pub(super) fn of_budget(reason: &BudgetRefusal) -> Code {
         BudgetRefusal::TooDeep => Code::BudgetTooDeep,
         BudgetRefusal::OutlivesParent { .. } => Code::BudgetOutlivesParent,
         BudgetRefusal::Exceeded { .. } => Code::BudgetExceeded,
+    }
+}
+
+pub(super) fn of_escrow(reason: &EscrowRefusal) -> Code {
+    match reason {
+        EscrowRefusal::Unknown { .. } => Code::UnknownEscrow,
+        EscrowRefusal::OtherOrder => Code::OtherEscrowOrder,
+        EscrowRefusal::Signature { .. } => Code::BadEscrowSignature,
+        EscrowRefusal::NotYours => Code::NotYourEscrow,
+        EscrowRefusal::Over => Code::EscrowOver,
+        EscrowRefusal::NotDelivered => Code::NotDelivered,
+        EscrowRefusal::Delivered => Code::EscrowDelivered,
+        EscrowRefusal::WrongResult => Code::WrongResult,
+        EscrowRefusal::TooEarly { .. } => Code::RefundTooEarly,
+        EscrowRefusal::TooLate { .. } => Code::DeliveredTooLate,
     }
 }

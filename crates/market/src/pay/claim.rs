@@ -136,8 +136,7 @@ impl Claim {
         match terms.escrow {
             Some(escrow) => {
                 self.check_escrow(rail, &escrow)?;
-                let message = "this node keeps no escrow for hires";
-                return Err(PayRefusal::new(reason::ESCROW_TERMS, message));
+                self.escrow = Some(escrow);
             }
             // Nobody holds the key of this address: money must not lie there without terms.
             None if self.to == rail.escrow_address => {

@@ -26,6 +26,7 @@ impl PayRefusal {
             Refusal::Payment { reason } => return reason,
             Refusal::Budget { reason: BudgetRefusal::Exceeded { .. } } => reason::BUDGET_EXCEEDED,
             Refusal::Budget { .. } => reason::BUDGET,
+            Refusal::Escrow { .. } => reason::ESCROW_TERMS,
             Refusal::Keys { .. }
             | Refusal::MoneyFrozen { .. }
             | Refusal::InDebt { .. }

@@ -1,5 +1,5 @@
 use serde::Serialize;
-use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp, id::DealId};
+use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp};
 use skep_store::{AccountId, Bug, Load, Lock, Order, RouteKey, StoreError, Turn};
 use skep_wire::x402::{FacilitatorRequest, SettleResponse, reason};
 
@@ -7,6 +7,7 @@ use super::{
     budget::settled,
     check::{PaymentUse, Standing, accounts, check, identifier_key, keys, use_key},
     claim::{Claim, Unclaimed},
+    escrow,
     facts::{Facts, Glance},
     record::{PaymentRecord, payment_key},
     refusal::PayRefusal,
@@ -27,8 +28,6 @@ struct PaymentEvent<'a> {
     hire_hash: Option<Hash32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seller: Option<AgentId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    escrow_id: Option<DealId>,
 }
 
 impl Market {
@@ -108,6 +107,7 @@ fn load(claim: &Claim, glance: &Glance) -> Result<Load, Bug> {
         }
     }
     load.transfers.push((RouteKey::of(&claim.tx_hash), claim.transfer_id()));
+    escrow::load_hold(claim, &mut load);
     Ok(load)
 }
 
@@ -133,15 +133,10 @@ fn settle(turn: &mut Turn, outside: Timestamp, claim: &Claim) -> Result<PaymentR
         }
         None => None,
     };
-    let order = Order {
-        id: claim.transfer_id(),
-        route: RouteKey::of(&claim.tx_hash),
-        debit: claim.wallet(),
-        credit: AccountId::wallet(&claim.to, Asset::USDC),
-        amount: claim.amount,
-        budget,
-    };
-    turn.book.transfer(order)?;
+    match &claim.escrow {
+        Some(terms) => escrow::hold(turn, claim, terms, budget)?,
+        None => pay(turn, claim, budget)?,
+    }
     let record = PaymentRecord {
         payer: claim.payer,
         pay_to: claim.payee(),
@@ -160,8 +155,23 @@ fn settle(turn: &mut Turn, outside: Timestamp, claim: &Claim) -> Result<PaymentR
     if let Some(key) = identifier_key(claim) {
         turn.put(&key, &used)?;
     }
-    tell(turn, claim, &record)?;
+    // Of a payment into escrow, the escrow tells.
+    if claim.escrow.is_none() {
+        tell(turn, claim, &record)?;
+    }
     Ok(record)
+}
+
+fn pay(turn: &mut Turn, claim: &Claim, budget: Option<AccountId>) -> Result<(), Stop> {
+    turn.book.transfer(Order {
+        id: claim.transfer_id(),
+        route: RouteKey::of(&claim.tx_hash),
+        debit: claim.wallet(),
+        credit: AccountId::wallet(&claim.to, Asset::USDC),
+        amount: claim.amount,
+        budget,
+    })?;
+    Ok(())
 }
 
 fn tell(turn: &mut Turn, claim: &Claim, record: &PaymentRecord) -> Result<(), Stop> {
@@ -173,7 +183,6 @@ fn tell(turn: &mut Turn, claim: &Claim, record: &PaymentRecord) -> Result<(), St
         asset: Asset::USDC,
         hire_hash: record.hire_hash,
         seller: record.seller,
-        escrow_id: record.escrow_id,
     };
     let (route, kind, sides) = (RouteKey::of(&record.tx_hash), "payment.settled", sides(claim));
     let event = turn.event(&route, kind, &told, &sides)?;

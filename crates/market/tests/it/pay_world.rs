@@ -1,14 +1,21 @@
 //! Payments as buyers make them, with everything about them to be got wrong.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use skep_base::{
     AgentId, Amount, Hash32,
     hash::sha256,
+    id::DealId,
     wallet::{WalletKey, WalletSignature, eip712::Domain},
 };
 use skep_market::Market;
+use skep_store::{Call, Decision, Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::{
-    hire::{HireRequest, PROTOCOL, WalletSigned, direct_payment_nonce},
+    hire::{
+        BudgetToken, EscrowOrder, EscrowTerms, EscrowVerb, HireRequest, PROTOCOL, WalletSigned,
+        direct_payment_nonce,
+    },
     x402::{
         Authorization, FacilitatorRequest, LEDGER_CHAIN_ID, Rail, SettleResponse, SkepTerms,
         V1_CHAIN_ID, V1_NETWORK, ledger_network,
@@ -86,6 +93,15 @@ impl Bill {
         let mut bill = Bill::new(2, rail, from, to, minor, 0);
         bill.nonce = direct_payment_nonce(&hire.digest().unwrap());
         bill.skep = Some(SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: None });
+        bill
+    }
+
+    /// Into escrow.
+    pub fn for_escrow(rail: &Rail, from: &Person, terms: &EscrowTerms, hire: &HireRequest) -> Bill {
+        let mut bill = Bill::new(2, rail, from, rail.escrow_address, terms.amount.minor(), 0);
+        bill.nonce = terms.payment_nonce().unwrap();
+        bill.skep =
+            Some(SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: Some(terms.clone()) });
         bill
     }
 
@@ -186,4 +202,85 @@ pub async fn settle(market: &Market, request: &FacilitatorRequest) -> SettleResp
     let settled = market.x402_settle(request).await.unwrap();
     assert!(settled.success, "{settled:?}");
     settled
+}
+
+/// Terms under which `hire` is held for `payee`.
+pub fn escrow_terms(hire: &HireRequest, payee: AgentId, minor: i64) -> EscrowTerms {
+    EscrowTerms {
+        hire_hash: hire.digest().unwrap(),
+        buyer: hire.buyer_id,
+        seller: hire.seller_id.unwrap(),
+        payee,
+        amount: Amount::new(minor).unwrap(),
+        capability: hire.capability.clone(),
+        verification_version: None,
+        verification_window_ms: 30_000,
+        deliver_within_ms: 60_000,
+    }
+}
+
+/// A signed order of `by`.
+pub fn escrow_order(
+    id: DealId,
+    verb: EscrowVerb,
+    by: &Person,
+    result: Option<Hash32>,
+) -> EscrowOrder {
+    let mut order = EscrowOrder {
+        escrow_id: id,
+        verb,
+        by: by.id(),
+        result_hash: result,
+        verification: None,
+        issued_at: skep_base::Timestamp::from_ms(START_MS),
+        signature: None,
+    };
+    order.sign(&by.wallet).unwrap();
+    order
+}
+
+/// Notes a delivery in an escrow's record, as a receipt would.
+pub async fn deliver(f: &Fixture, id: DealId, result: Hash32) {
+    let key = RecordKey { route: RouteKey::of(id), kind: "hire_escrow", id: id.to_string() };
+    let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
+    let step = move |turn: &mut Turn| {
+        let mut record: Value = turn.record(&key)?.unwrap();
+        let window = record["terms"]["verification_window_ms"].as_u64().unwrap();
+        record["delivered"] =
+            json!({ "at": turn.now(), "receipt_id": "rcpt", "result_hash": result });
+        record["due_at"] = json!(turn.now().plus(Duration::from_millis(window)));
+        turn.put(&key, &record)?;
+        Ok(Decision::Commit("{}".to_owned()))
+    };
+    let call = Call { load, guards: vec![], step: Box::new(step) };
+    f.market.store().call(call).await.unwrap();
+}
+
+/// A budget of `agent`, which is its own operator.
+pub fn budget(agent: &Person, usdc: &str, n: u64) -> BudgetToken {
+    let mut token = draft(agent, usdc, n);
+    token.sign_as_operator(&agent.key).unwrap();
+    token
+}
+
+/// A part of the budget `whole`, for another agent.
+pub fn part(
+    whole: &BudgetToken,
+    owner: &Person,
+    agent: &Person,
+    usdc: &str,
+    n: u64,
+) -> BudgetToken {
+    let mut token = draft(agent, usdc, n);
+    token.parent = Some(whole.id().unwrap());
+    token.sign_as_agent(&owner.wallet).unwrap();
+    token
+}
+
+fn draft(agent: &Person, usdc: &str, n: u64) -> BudgetToken {
+    serde_json::from_value(json!({
+        "agent_id": agent.id(), "max_amount_usdc": usdc, "max_duration_seconds": 3600,
+        "issued_at": START_MS / 1000, "issuer": did(&agent.key), "nonce": format!("budget {n}"),
+    }))
+    .unwrap()
 }
