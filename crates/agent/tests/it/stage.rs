@@ -13,7 +13,7 @@ use std::{
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use skep_agent::seller::{Checker, Offer, ProgramWork, Seller, SellerConfig, SellerHandle};
+use skep_agent::seller::{Offer, ProgramWork, Seller, SellerConfig, SellerHandle, Taxonomy};
 use skep_base::{AgentId, Amount, Clock, Hash32, Timestamp, wallet::WalletKey};
 use skep_probe::{Egress, Policy};
 use skep_sdk::{Client, Retries};
@@ -137,7 +137,7 @@ impl World {
             behind_proxy: false,
             journal: self.journal(),
             egress: Egress::new(policy).unwrap(),
-            checker: Checker::default(),
+            checker: Arc::new(Taxonomy),
             clock: self.clock.clone(),
             clarify_signed_only: false,
         };
