@@ -2,6 +2,7 @@
 
 mod agent;
 mod bench;
+mod budget;
 mod client;
 mod conformance;
 mod deal;
@@ -62,6 +63,7 @@ enum Command {
     Agent(agent::AgentArgs),
     Operator(agent::OperatorArgs),
     Wallet(wallet::WalletArgs),
+    Budget(budget::BudgetArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
     Session(session::SessionArgs),
@@ -143,6 +145,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Agent(args) => with_settings!(args),
         Command::Operator(args) => with_settings!(args),
         Command::Wallet(args) => with_settings!(args),
+        Command::Budget(args) => with_settings!(args),
         Command::Deal(args) => with_settings!(args),
         Command::Review(args) => with_settings!(args),
         Command::Session(args) => with_settings!(args),
