@@ -2,12 +2,17 @@
 //! compile until someone decides here what callers hear.
 
 mod deal;
+mod pay;
 mod session;
 
 use skep_market::{Failure, Guarded, KeyRefusal, Refusal};
 use skep_store::{LedgerRefusal, StoreError};
 
-use self::{deal::of_deal, session::of_session};
+use self::{
+    deal::of_deal,
+    pay::{of_budget, of_escrow, of_payment},
+    session::of_session,
+};
 use crate::{code::Code, problem::ApiError};
 
 impl From<Failure> for ApiError {
@@ -47,6 +52,9 @@ impl From<Refusal> for ApiError {
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,
             Refusal::Promised { .. } => Code::Promised,
             Refusal::Deal { reason } => of_deal(reason),
+            Refusal::Payment { reason } => of_payment(reason),
+            Refusal::Budget { reason } => of_budget(reason),
+            Refusal::Escrow { reason } => of_escrow(reason),
         };
         let tiers = match &refusal {
             Refusal::Session { reason } => session::tiers(reason),

@@ -1,7 +1,9 @@
 //! The endpoints, one file for each group.
 
 mod agents;
+mod budgets;
 mod deals;
+mod escrows;
 mod events;
 mod health;
 mod node;
@@ -12,6 +14,7 @@ mod sessions;
 mod transfers;
 mod verifications;
 mod wallets;
+mod x402;
 
 use axum::{
     Json,
@@ -51,6 +54,9 @@ const CURSOR_LEN_MAX: usize = 128;
         (name = "identity", description = "Agents, operators and their keys. These messages carry \
             their own signatures."),
         (name = "money", description = "Wallets and transfers. Requests are signed."),
+        (name = "payments", description = "Payments over HTTP (x402) on the built-in ledger, money \
+            that waits for the buyer's check, and the budgets that limit both. These messages \
+            carry their own signatures."),
         (name = "deals", description = "VCAP: work for money that is held until the work is \
             verified."),
         (name = "verification", description = "VCAP: those who look at work, and those who decide \
@@ -83,6 +89,15 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(transfers::show))
         .routes(routes!(transfers::post))
         .routes(routes!(transfers::void))
+        .routes(routes!(x402::supported))
+        .routes(routes!(x402::verify))
+        .routes(routes!(x402::settle))
+        .routes(routes!(escrows::show))
+        .routes(routes!(escrows::release))
+        .routes(routes!(escrows::refund))
+        .routes(routes!(escrows::timeout_refund))
+        .routes(routes!(budgets::open))
+        .routes(routes!(budgets::show))
         .routes(routes!(deals::open))
         .routes(routes!(deals::respond))
         .routes(routes!(deals::negotiation))

@@ -12,6 +12,7 @@ mod egress;
 mod identity;
 mod link;
 mod notice;
+mod pay;
 mod read;
 mod register;
 mod session;
@@ -30,6 +31,7 @@ pub use self::{
     deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
+    pay::{EscrowRefusal, PayRefusal},
     register::{OperatorRecord, check_webhook},
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,

@@ -14,6 +14,7 @@ use crate::{
     change_keys::RECOVERY_JOB,
     deal::{DEFAULT_JOB, TICK_JOB},
     notice::WEBHOOK_JOB,
+    pay::{BUDGET_JOB, ESCROW_JOB},
     session::SESSION_JOB,
 };
 
@@ -35,6 +36,9 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
 /// How long a node that stops waits for what is on its way outside. What takes longer is tried
 /// again once its lease has run out.
 const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// Jobs without which money would not move.
+const CLOCKS: [&str; 5] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB, ESCROW_JOB];
 
 /// Jobs on their way outside.
 type Outside = JoinSet<Result<(), Failure>>;
@@ -114,6 +118,8 @@ impl Market {
             TICK_JOB => self.finish_tick(job.clone()).await,
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
+            ESCROW_JOB => self.finish_escrow(job.clone()).await,
+            BUDGET_JOB => self.finish_budget(job.clone()).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
             unknown => {
                 // A newer node of the same database may know it.
@@ -141,8 +147,8 @@ impl Market {
                 self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
                 Ok(())
             }
-            // A deal's or a session's clock is never given up: money would lie still for ever.
-            Err(error) if matches!(job.kind.as_str(), TICK_JOB | DEFAULT_JOB | SESSION_JOB) => {
+            // A clock of money is never given up: it would lie still for ever.
+            Err(error) if CLOCKS.contains(&job.kind.as_str()) => {
                 tracing::error!(%error, job = %job.id, kind = job.kind, "a timer failed");
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);

@@ -15,6 +15,7 @@ mod ledger;
 mod node_key;
 mod proof;
 mod review;
+mod sell;
 mod session;
 mod settings;
 mod stage;
@@ -69,6 +70,7 @@ enum Command {
     Proof(proof::ProofArgs),
     Check(check::CheckArgs),
     Verifier(verifier::VerifierArgs),
+    Sell(sell::SellArgs),
     Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
@@ -164,6 +166,11 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Proof(args) => with_settings!(args),
         Command::Check(args) => args.run(json, out).await,
         Command::Verifier(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
+            args.run(&settings, json, out).await
+        }
+        Command::Sell(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await

@@ -33,7 +33,7 @@ pub use self::{
     job::{Job, Room},
     list::Listed,
     sqlite::Synchronous,
-    store::{Entry, Options, Progress, Store},
+    store::{Entry, Options, Progress, Seen, Store},
     transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobDraft, JobEnd, Kept, Load, Lock, Outcome, RecordKey,

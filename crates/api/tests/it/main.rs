@@ -6,5 +6,6 @@ mod bad_input;
 mod documents;
 mod money;
 mod notices;
+mod payments;
 mod serving;
 mod world;

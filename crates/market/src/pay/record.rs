@@ -1,0 +1,26 @@
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Amount, Hash32, Timestamp, id::DealId};
+use skep_store::RecordKey;
+
+/// A payment that was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PaymentRecord {
+    pub payer: AgentId,
+    /// Who got it; of a payment into escrow, who gets it on release.
+    pub pay_to: AgentId,
+    pub amount: Amount,
+    pub nonce: Hash32,
+    pub tx_hash: String,
+    /// The hire that it pays for, where the buyer signed one.
+    pub hire_hash: Option<Hash32>,
+    pub escrow_id: Option<DealId>,
+    /// The seller that the hire names.
+    pub seller: Option<AgentId>,
+    pub budget: Option<Hash32>,
+    pub at: Timestamp,
+}
+
+/// Where a payment is kept.
+pub(crate) fn payment_key(tx_hash: &str) -> RecordKey {
+    RecordKey::own("payment", tx_hash)
+}
