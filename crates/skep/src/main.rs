@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod budget;
+mod check;
 mod client;
 mod conformance;
 mod deal;
@@ -15,6 +16,7 @@ mod ledger;
 mod node_key;
 mod proof;
 mod review;
+mod sell;
 mod session;
 mod settings;
 mod stage;
@@ -68,7 +70,9 @@ enum Command {
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
+    Check(check::CheckArgs),
     Verifier(verifier::VerifierArgs),
+    Sell(sell::SellArgs),
     Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
@@ -97,9 +101,19 @@ enum ConfigCommand {
     Show,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
+    // What strangers' files are taken apart in has no threads and no rights.
+    if let Command::Check(args) = &cli.command
+        && args.is_child()
+    {
+        return check::child();
+    }
+    start(cli)
+}
+
+#[tokio::main]
+async fn start(cli: Cli) -> ExitCode {
     let mut out = io::stdout();
     match run(cli, &mut out).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -153,7 +167,13 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             args.run(&settings, json, out).await
         }
         Command::Proof(args) => with_settings!(args),
+        Command::Check(args) => args.run(json, out).await,
         Command::Verifier(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
+            args.run(&settings, json, out).await
+        }
+        Command::Sell(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
