@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use skep_agent::{
     Buyer, BuyerConfig, HireError, HireOrder, Hired,
-    buyer::{OpenError, PaymentChoice, Plan, Resumed, Taxonomy},
+    buyer::{OpenError, PaymentChoice, Plan, Resumed},
     journal::JournalError,
     path::keys_path,
 };
@@ -22,7 +22,7 @@ use skep_store::SystemClock;
 use skep_wire::hire::{BudgetToken, PaymentMode, Usdc};
 use tokio::{sync::mpsc, time::Instant};
 
-use crate::{client::SignerArgs, settings::Settings};
+use crate::{check::checker, client::SignerArgs, settings::Settings};
 
 /// What a hire costs at most if nothing else is said, in minor units: one USDC.
 const MAX_PRICE_DEFAULT: i64 = 1_000_000;
@@ -64,7 +64,7 @@ impl BuyerArgs {
             }
         };
         let wallet = keyring.wallet().clone();
-        let (clock, checker) = (Arc::new(SystemClock), Arc::new(Taxonomy));
+        let (clock, checker) = (Arc::new(SystemClock), Arc::new(checker()?));
         let mut config = BuyerConfig::new(wallet, node, clock, checker);
         config.allow_loopback = self.dev;
         config.custom_escrows = self.trust_escrow.clone();
@@ -252,7 +252,7 @@ pub fn told(error: HireError) -> anyhow::Error {
 /// Parameters from the command line, a file or stdin.
 pub fn read_params(text: &str) -> Result<Value> {
     let bytes = match text {
-        "-" => {
+        "-" | "@-" => {
             let mut bytes = Vec::new();
             io::stdin().read_to_end(&mut bytes)?;
             bytes

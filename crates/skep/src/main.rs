@@ -2,6 +2,8 @@
 
 mod agent;
 mod bench;
+mod budget;
+mod check;
 mod clarify;
 mod client;
 mod conformance;
@@ -64,11 +66,13 @@ enum Command {
     Agent(agent::AgentArgs),
     Operator(agent::OperatorArgs),
     Wallet(wallet::WalletArgs),
+    Budget(budget::BudgetArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
+    Check(check::CheckArgs),
     Verifier(verifier::VerifierArgs),
     Sell(sell::SellArgs),
     Hire(Box<hire::HireArgs>),
@@ -101,9 +105,19 @@ enum ConfigCommand {
     Show,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
+    // What strangers' files are taken apart in has no threads and no rights.
+    if let Command::Check(args) = &cli.command
+        && args.is_child()
+    {
+        return check::child();
+    }
+    start(cli)
+}
+
+#[tokio::main]
+async fn start(cli: Cli) -> ExitCode {
     let mut out = io::stdout();
     match run(cli, &mut out).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -147,6 +161,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Agent(args) => with_settings!(args),
         Command::Operator(args) => with_settings!(args),
         Command::Wallet(args) => with_settings!(args),
+        Command::Budget(args) => with_settings!(args),
         Command::Deal(args) => with_settings!(args),
         Command::Review(args) => with_settings!(args),
         Command::Session(args) => with_settings!(args),
@@ -156,6 +171,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             args.run(&settings, json, out).await
         }
         Command::Proof(args) => with_settings!(args),
+        Command::Check(args) => args.run(json, out).await,
         Command::Verifier(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;

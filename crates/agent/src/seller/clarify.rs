@@ -98,8 +98,13 @@ impl Shop {
             let detail = "the question is signed for another seller";
             return Err(Refusal::new(403, "not_this_seller", detail));
         }
-        let reader =
-            Reader { seller: self.seller, shelf: &self.shelf, book: &self.book, now: self.now() };
+        let reader = Reader {
+            seller: self.seller,
+            shelf: &self.shelf,
+            book: &self.book,
+            checker: self.checker.as_ref(),
+            now: self.now(),
+        };
         reader.check_fresh(request.issued_at)
     }
 

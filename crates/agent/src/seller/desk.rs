@@ -35,8 +35,13 @@ impl Shop {
         check_type(headers)?;
         let payment = till::payment_in(headers)
             .map_err(|unpaid| Refusal::new(400, reason::INVALID_PAYLOAD, unpaid.detail))?;
-        let reader =
-            Reader { seller: self.seller, shelf: &self.shelf, book: &self.book, now: self.now() };
+        let reader = Reader {
+            seller: self.seller,
+            shelf: &self.shelf,
+            book: &self.book,
+            checker: self.checker.as_ref(),
+            now: self.now(),
+        };
         let asked = match reader.read(body)? {
             Read::Asked(asked) => *asked,
             Read::Known(known) => return self.again(&known, payment.is_some()).await,

@@ -93,3 +93,26 @@ async fn work_that_goes_wrong_costs_nothing_and_is_not_tried_again() {
     assert_eq!(world.bank.balance(buyer.id()), 1_000_000, "a price of {PRICE} was never taken");
     assert_eq!(world.bank.with(|books| books.settles), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_fails_the_capabilitys_own_check_is_not_sold() {
+    let world = World::new().await;
+    let buyer = world.buyer(2);
+    let name = "compute.statistics.mean";
+    let mut offer = world.offer();
+    offer.capability = name.to_owned();
+    let asked = |data| buyer.hire_with(json!({ "data": data }), |h| h.capability = name.to_owned());
+    for (text, status) in [("echo '{\"value\":3}'", 502), ("echo '{\"value\":2}'", 200)] {
+        offer.work = Arc::new(ProgramWork::new(script(world.folder.path(), text), vec![]));
+        let shop = world.open(offer.clone()).await;
+        let bad = shop.hire(&asked(json!("many"))).await;
+        assert_eq!((bad.status, bad.code()), (400, "bad_params"));
+        assert!(!bad.body["errors"].as_array().unwrap().is_empty());
+        let answer = shop.bought(&buyer, &asked(json!([1, 2, 3]))).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        let schema = shop.get(&format!("/capabilities/{name}/schema")).await;
+        assert_eq!(schema.body["input"]["type"], "object", "{schema:?}");
+        shop.close().await;
+    }
+    assert_eq!(world.bank.balance(buyer.id()), 1_000_000 - PRICE);
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{
-    super::is_shallow,
+    super::{check_params, is_shallow},
     fails,
     made::{self, JPEG, TONE, b64},
     verify,
@@ -68,6 +68,23 @@ fn towers_and_entities_are_refused_and_nothing_panics() {
     fails(symbolic, "v0", &asked, &json!({"result": brackets}), "result_parses");
     let powers = "x^".repeat(2000) + "x";
     fails(symbolic, "v0", &asked, &json!({"result": powers}), "result_parses");
+
+    // As long and as deep as a formula can be.
+    let x = json!({"expression": "x"});
+    for long in ["x+".repeat(1023) + "x", format!("x{}", "!".repeat(2047)), "-".repeat(2047) + "x"]
+    {
+        assert!(verify(symbolic, Some("v1"), &x, &json!({"result": long})).verifiable);
+    }
+
+    // A buyer's schema that would go round in circles is refused before anybody works.
+    let circle = json!({"url": "https://example.com", "schema": {"$ref": "#"}});
+    let scrape = "data.scrape.json";
+    assert!(check_params(scrape, Some("v1"), &circle).is_err());
+    assert!(!verify(scrape, Some("v1"), &circle, &json!({"data": {}})).verifiable);
+    let pattern = json!({"type": "object", "properties": {"a": {"pattern": "(a|aa)+$"}}});
+    let asked = json!({"url": "https://example.com", "schema": pattern});
+    let slow = json!({"data": {"a": "a".repeat(100_000) + "b"}});
+    fails(scrape, "v1", &asked, &slow, "fits_the_schema");
 
     // Whatever is done to a file, it is judged and not more.
     for (id, field, bytes, params) in [
