@@ -89,15 +89,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(transfers::show))
         .routes(routes!(transfers::post))
         .routes(routes!(transfers::void))
-        .routes(routes!(x402::supported))
-        .routes(routes!(x402::verify))
-        .routes(routes!(x402::settle))
-        .routes(routes!(escrows::show))
-        .routes(routes!(escrows::release))
-        .routes(routes!(escrows::refund))
-        .routes(routes!(escrows::timeout_refund))
-        .routes(routes!(budgets::open))
-        .routes(routes!(budgets::show))
+        .merge(payments())
         .routes(routes!(deals::open))
         .routes(routes!(deals::respond))
         .routes(routes!(deals::negotiation))
@@ -143,6 +135,20 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(pages::docs))
         .routes(routes!(pages::problem))
         .route("/", axum::routing::get(pages::home))
+}
+
+/// x402, and what belongs to it: escrows and budgets.
+fn payments() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(x402::supported))
+        .routes(routes!(x402::verify))
+        .routes(routes!(x402::settle))
+        .routes(routes!(escrows::show))
+        .routes(routes!(escrows::release))
+        .routes(routes!(escrows::refund))
+        .routes(routes!(escrows::timeout_refund))
+        .routes(routes!(budgets::open))
+        .routes(routes!(budgets::show))
 }
 
 /// What every list takes.
