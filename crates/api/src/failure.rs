@@ -2,12 +2,13 @@
 //! compile until someone decides here what callers hear.
 
 mod deal;
+mod hire;
 mod session;
 
 use skep_market::{Failure, Guarded, KeyRefusal, Refusal};
 use skep_store::{LedgerRefusal, StoreError};
 
-use self::{deal::of_deal, session::of_session};
+use self::{deal::of_deal, hire::of_hire, session::of_session};
 use crate::{code::Code, problem::ApiError};
 
 impl From<Failure> for ApiError {
@@ -47,12 +48,17 @@ impl From<Refusal> for ApiError {
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,
             Refusal::Promised { .. } => Code::Promised,
             Refusal::Deal { reason } => of_deal(reason),
+            Refusal::Hire { reason } => of_hire(reason),
         };
         let tiers = match &refusal {
             Refusal::Session { reason } => session::tiers(reason),
             _ => None,
         };
-        ApiError { tiers, ..ApiError::new(code, refusal.to_string()) }
+        let retry_after = match &refusal {
+            Refusal::Hire { reason } => hire::wait(reason),
+            _ => None,
+        };
+        ApiError { tiers, retry_after, ..ApiError::new(code, refusal.to_string()) }
     }
 }
 

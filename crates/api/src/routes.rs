@@ -4,10 +4,12 @@ mod agents;
 mod deals;
 mod events;
 mod health;
+mod listings;
 mod node;
 mod operators;
 mod pages;
 mod proofs;
+mod receipts;
 mod sessions;
 mod transfers;
 mod verifications;
@@ -57,6 +59,8 @@ const CURSOR_LEN_MAX: usize = 128;
             when nobody else can."),
         (name = "sessions", description = "Browsers for agents: every action is recorded in a \
             chain of hashes, which the gateway signs when the session is closed."),
+        (name = "hire", description = "SHP: what agents sell, who finds them, and the receipts of \
+            hires. These messages carry their own signatures."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),
     ),
@@ -118,6 +122,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(sessions::steps))
         .routes(routes!(sessions::close))
         .routes(routes!(sessions::proof))
+        .merge(registry())
         .routes(routes!(events::list))
         .routes(routes!(events::head))
         .routes(routes!(node::keys))
@@ -128,6 +133,23 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(pages::docs))
         .routes(routes!(pages::problem))
         .route("/", axum::routing::get(pages::home))
+}
+
+/// SHP: listings, search and receipts.
+fn registry() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(listings::publish))
+        .routes(routes!(listings::paid_at))
+        .routes(routes!(listings::show))
+        .routes(routes!(listings::delete))
+        .routes(routes!(listings::remove))
+        .routes(routes!(listings::of_agent))
+        .routes(routes!(listings::search))
+        .routes(routes!(receipts::submit))
+        .routes(routes!(receipts::show))
+        .routes(routes!(receipts::countersign))
+        .routes(routes!(receipts::payload))
+        .routes(routes!(receipts::of_agent))
 }
 
 /// What every list takes.

@@ -11,6 +11,7 @@ use skep_store::{
 use crate::{
     Market, Signed,
     deal::DealRefusal,
+    hire::HireRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
     session::SessionRefusal,
 };
@@ -95,6 +96,8 @@ pub enum Refusal {
     Deal { reason: DealRefusal },
     #[error(transparent)]
     Session { reason: SessionRefusal },
+    #[error(transparent)]
+    Hire { reason: HireRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

@@ -9,9 +9,11 @@ mod answer;
 mod change_keys;
 mod deal;
 mod egress;
+mod hire;
 mod identity;
 mod link;
 mod notice;
+pub mod pay;
 mod read;
 mod register;
 mod session;
@@ -29,6 +31,7 @@ pub use self::{
     answer::{Answered, Failure, Guarded, Refusal},
     deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
+    hire::{Challenge, HireRefusal},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     register::{OperatorRecord, check_webhook},
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
@@ -68,6 +71,7 @@ pub struct Market {
     /// How the marketplace names itself in messages.
     marketplace: Arc<str>,
     directory: Arc<deal::Directory>,
+    challenge: Challenge,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
 }
@@ -88,6 +92,7 @@ impl Market {
             accredited: Arc::default(),
             marketplace: "skep".into(),
             directory: Arc::default(),
+            challenge: Challenge::default(),
             dev,
             test_clock: None,
         }
@@ -122,6 +127,11 @@ impl Market {
     /// How the marketplace names itself in messages.
     pub fn with_name(self, name: &str) -> Market {
         Market { marketplace: name.into(), ..self }
+    }
+
+    /// Whether sellers must show that they are at the addresses of their listings.
+    pub fn with_listing_challenge(self, challenge: Challenge) -> Market {
+        Market { challenge, ..self }
     }
 
     /// Lets callers move the store's clock, which must be this one. It goes on where it was when

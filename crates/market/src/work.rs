@@ -13,6 +13,7 @@ use crate::{
     Failure, KeyRefusal, Market, Refusal,
     change_keys::RECOVERY_JOB,
     deal::{DEFAULT_JOB, TICK_JOB},
+    hire::CHECK_JOB,
     notice::WEBHOOK_JOB,
     session::SESSION_JOB,
 };
@@ -72,6 +73,7 @@ impl Market {
 
     async fn clean_up(&self) -> Result<(), Failure> {
         while self.store.drop_expired().await? == 1000 {}
+        while self.store.drop_payloads().await? {}
         Ok(())
     }
 
@@ -115,6 +117,7 @@ impl Market {
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
+            CHECK_JOB => self.finish_check(job.clone()).await,
             unknown => {
                 // A newer node of the same database may know it.
                 let error = format!("this node does not know jobs of the kind {unknown}");
@@ -141,8 +144,9 @@ impl Market {
                 self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
                 Ok(())
             }
-            // A deal's or a session's clock is never given up: money would lie still for ever.
-            Err(error) if matches!(job.kind.as_str(), TICK_JOB | DEFAULT_JOB | SESSION_JOB) => {
+            // A deal's or a session's clock is never given up: money would lie still for ever. Nor
+            // is a listing's: it would stay as it is.
+            Err(error) if is_clock(&job.kind) => {
                 tracing::error!(%error, job = %job.id, kind = job.kind, "a timer failed");
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);
@@ -156,6 +160,10 @@ impl Market {
             }
         }
     }
+}
+
+fn is_clock(kind: &str) -> bool {
+    matches!(kind, TICK_JOB | DEFAULT_JOB | SESSION_JOB | CHECK_JOB)
 }
 
 /// A job that panicked is a bug of ours; its lease runs out and it is tried again.

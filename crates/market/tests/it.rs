@@ -25,9 +25,15 @@ mod log;
 mod money;
 #[path = "it/notices.rs"]
 mod notices;
+#[path = "it/receipts.rs"]
+mod receipts;
 #[path = "it/receiver.rs"]
 mod receiver;
 #[path = "it/registration.rs"]
 mod registration;
+#[path = "it/registry.rs"]
+mod registry;
+#[path = "it/seller.rs"]
+mod seller;
 #[path = "it/sessions.rs"]
 mod sessions;

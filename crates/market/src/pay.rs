@@ -1,0 +1,5 @@
+//! Payments over x402.
+
+mod record;
+
+pub use self::record::{PaymentRecord, payment_key};
