@@ -29,7 +29,7 @@ impl Options {
 
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut steps = Steps::default();
-    steps.run("setup", || setup::run().map(|()| true));
+    steps.run("setup", || setup::run(root).map(|()| true));
     steps.run("format", || cargo(root, &["fmt", "--all", "--check"]));
     steps.run("tidy", || tidy::run(root));
     steps.run("arrows", || arrows::run(root));

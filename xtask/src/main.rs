@@ -2,6 +2,7 @@
 
 mod arrows;
 mod gates;
+mod interop;
 mod setup;
 mod steps;
 mod tidy;
@@ -42,7 +43,7 @@ fn run(args: &[&str]) -> Result<bool> {
             print!("{HELP}");
             Ok(true)
         }
-        ["setup"] => setup::run().map(|()| true),
+        ["setup"] => setup::run(&root).map(|()| true),
         ["test", options @ ..] => gates::run(&root, &gates::Options::parse(options)?),
         ["tidy"] => Ok(tidy::run(&root)? & arrows::run(&root)?),
         ["bench", what @ ..] => {

@@ -6,7 +6,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::steps::{cargo_program, succeeds};
+use crate::{
+    interop,
+    steps::{cargo_program, succeeds},
+};
 
 /// A program that the tests start, and the Debian package that brings it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -19,6 +22,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("pgbench", "postgresql-contrib"),
     ("chromium", "chromium"),
     ("python3", "python3-minimal"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
 ];
 
 /// Pinned, so that a gate changes only when we change it.
@@ -27,14 +32,20 @@ const CARGO_TOOLS: &[(&str, &[&str])] = &[
     ("cargo-machete", &["--version", "0.9.2"]),
 ];
 
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     install_packages()?;
-    install_cargo_tools()
+    install_cargo_tools()?;
+    interop::install(root)
 }
 
 fn install_packages() -> Result<()> {
     let folders = folders();
-    let missing = missing_packages(|program| folders.iter().any(|dir| dir.join(program).exists()));
+    let mut missing =
+        missing_packages(|program| folders.iter().any(|dir| dir.join(program).exists()));
+    // Debian keeps this part of Python apart, and it has no program of its own.
+    if missing.contains(&"python3-minimal") || !python_has("ensurepip") {
+        missing.push("python3-venv");
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -52,6 +63,12 @@ fn install_packages() -> Result<()> {
     apt_get(prefix, &["update", "-q"])?;
     let install = [&["install", "-q", "-y", "--no-install-recommends"][..], &missing].concat();
     apt_get(prefix, &install)
+}
+
+fn python_has(module: &str) -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
+    python.status().is_ok_and(|status| status.success())
 }
 
 fn apt_get(prefix: &[&str], args: &[&str]) -> Result<()> {

@@ -7,7 +7,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -95,6 +95,37 @@ impl Journal {
         }
     }
 
+    /// Puts these entries in the place of all that the journal holds, at once or not at all. Whoever
+    /// has it open must open it again.
+    pub fn rewrite<T: Serialize>(path: &Path, entries: &[T]) -> Result<(), JournalError> {
+        let io = |source| JournalError::Io { path: path.to_owned(), source };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
+        for entry in entries {
+            file.write_all(&line_of(entry)?).map_err(io)?;
+        }
+        file.as_file().sync_all().map_err(io)?;
+        file.persist(path).map_err(|error| io(error.error))?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
+    }
+
+    /// Reads, beside whoever writes, the entries whose text holds a word.
+    pub fn find<T: DeserializeOwned>(path: &Path, word: &str) -> Result<Vec<T>, JournalError> {
+        let io = |source| JournalError::Io { path: path.to_owned(), source };
+        let mut reader = BufReader::new(File::open(path).map_err(io)?);
+        let (mut entries, mut line) = (Vec::new(), Vec::new());
+        while reader.read_until(b'\n', &mut line).map_err(io)? > 0 {
+            let json = entry_of(&line).and_then(|json| std::str::from_utf8(json).ok());
+            // What is being written at the end just now is not there yet.
+            if let Some(json) = json.filter(|json| json.contains(word)) {
+                entries.extend(serde_json::from_str::<T>(json).ok());
+            }
+            line.clear();
+        }
+        Ok(entries)
+    }
+
     /// How long the file is, in bytes.
     pub fn len(&self) -> io::Result<u64> {
         let file = self._lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,17 +157,20 @@ fn mark_of(json: &[u8]) -> String {
     hash
 }
 
+/// The JSON of a whole line.
+fn entry_of(line: &[u8]) -> Option<&[u8]> {
+    let line = line.strip_suffix(b"\n")?;
+    let (mark, json) = (line.get(..16)?, line.get(17..)?);
+    (mark_of(json).as_bytes() == mark).then_some(json)
+}
+
 /// The entries, and how many bytes of the file they take.
 fn read<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<(Vec<T>, usize), JournalError> {
     let mut entries = Vec::new();
     let mut at = 0;
     for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let is_last = at + line.len() == bytes.len();
-        let entry = line.strip_suffix(b"\n").and_then(|line| {
-            let (mark, json) = (line.get(..16)?, line.get(17..)?);
-            (mark_of(json).as_bytes() == mark).then_some(json)
-        });
-        match entry.map(serde_json::from_slice) {
+        match entry_of(line).map(serde_json::from_slice) {
             Some(Ok(entry)) => entries.push(entry),
             None if is_last => return Ok((entries, at)),
             _ => return Err(JournalError::Damaged { path: path.to_owned(), line: number + 1 }),

@@ -1,4 +1,4 @@
-//! What runs beside an agent: its keyring, and a verifier's daily work.
+//! What runs beside an agent: its keyring, what it buys, and a verifier's daily work.
 //!
 //! A [`Keyring`] is made from the 24 words of a [`Phrase`], lives in one encrypted file and signs
 //! the statements that say who the agent is. What `skep keys` does is in [`command`].
@@ -19,16 +19,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod buyer;
 pub mod command;
 pub mod journal;
 pub mod keyring;
 pub mod passphrase;
 pub mod path;
 pub mod phrase;
+pub mod seller;
 pub mod verifier;
 
 mod derive;
 
+pub use buyer::{Buyer, BuyerConfig, HireError, HireOrder, Hired};
 pub use keyring::{Keyring, PublicInfo, verify_registration};
 pub use passphrase::Passphrase;
 pub use phrase::Phrase;

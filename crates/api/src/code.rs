@@ -392,6 +392,8 @@ codes! {
         "It was removed, or there never was one of this agent, capability and payment mode.";
     ListingRemoved "listing_removed" 409 final "The listing was removed since"
         "Sign it anew, with a later issued_at.";
+    ListingNewer "listing_newer" 409 final "The listing is newer than this word"
+        "Sign the removal anew, with a later issued_at.";
     NobodyPaidThere "nobody_paid_there" 404 final "The address names no one agent"
         "No listing pays to it, or those of several agents do.";
     BadSearch "bad_search" 422 final "The search cannot be done"
@@ -432,8 +434,50 @@ codes! {
         "It is kept for hires in escrow and for listings with audit_participating.";
     PayloadMismatch "payload_mismatch" 422 final "The payload is not the receipt's"
         "params and result have the hashes that the receipt names.";
-    EscrowNotHere "escrow_not_here" 422 final "The escrow is not kept here"
-        "Send the receipt to the node that keeps it.";
+    PaymentRefused "payment_refused" 422 final "The payment is not taken"
+        "The detail says why. POST /x402/verify and /x402/settle answer 200 with the reason.";
+    PaymentIdentifierReused "payment_identifier_reused" 409 final "The payment-identifier was used"
+        "It names another payment of this payer. Send that one again, or choose a fresh id.";
+    BadBudget "bad_budget" 422 final "The budget cannot be that"
+        "The detail names what does not fit.";
+    BudgetNotYetValid "budget_not_yet_valid" 422 final "The budget is not good yet"
+        "issued_at is ahead of this node's clock.";
+    BudgetExpired "budget_expired" 422 final "The budget is over"
+        "Ask whoever gave it for another.";
+    NotYourBudget "not_your_budget" 422 final "The budget is another agent's"
+        "agent_id must be the one that pays.";
+    WrongBudgetIssuer "wrong_budget_issuer" 422 final "Somebody else gives this budget"
+        "The agent's operator does, or the owner of the budget that parent names.";
+    BadBudgetSignature "bad_budget_signature" 422 final "The budget's signature does not hold"
+        "It is over the token's id, by the operator's key or the owner's wallet.";
+    UnknownParentBudget "unknown_parent_budget" 422 final "There is no such parent"
+        "Make the budget that parent names known first, with POST /v1/budgets.";
+    BudgetTooDeep "budget_too_deep" 422 final "The budget was passed on too often"
+        "Ask somebody nearer to the operator.";
+    BudgetOutlivesParent "budget_outlives_parent" 422 final "The part would outlive its budget"
+        "Choose a shorter max_duration_seconds.";
+    BudgetExceeded "budget_exceeded" 422 final "The budget has not that much left"
+        "GET /v1/budgets/{id} shows what is left.";
+    UnknownEscrow "unknown_escrow" 404 final "There is no such escrow of a hire"
+        "Settling a payment with escrow terms makes one. Deals have theirs at /vcap/v1/escrows.";
+    OtherEscrowOrder "other_escrow_order" 422 final "The order is for something else"
+        "escrow_id and verb of the order must be those of the path.";
+    BadEscrowSignature "bad_escrow_signature" 422 final "The order's signature does not hold"
+        "It is the wallet's of whoever by names, over the order's canonical JSON.";
+    NotYourEscrow "not_your_escrow" 403 final "Somebody else decides that"
+        "The buyer releases and refunds; the seller delivers and may refund.";
+    EscrowOver "escrow_over" 409 final "The escrow was settled before"
+        "GET /v1/escrows/{id} says how.";
+    NotDelivered "not_delivered" 409 final "Nothing was delivered yet"
+        "The money goes back by itself at refund_at if nothing comes.";
+    EscrowDelivered "escrow_delivered" 409 final "Something else was delivered before"
+        "One hire has one delivery.";
+    WrongResult "wrong_result" 422 final "That is not the result"
+        "result_hash must be the delivered receipt's, params_hash the hire's.";
+    RefundTooEarly "refund_too_early" 409 final "The time is not over"
+        "The detail says when it is.";
+    DeliveredTooLate "delivered_too_late" 409 final "The time for the delivery is over"
+        "The money goes back to the buyer.";
     NotDev "not_dev" 404 final "There is no test money here"
         "Test money is given only by a node that was made with --dev.";
     FaucetLimit "faucet_limit" 422 final "The faucet does not give that much"

@@ -3,12 +3,18 @@
 
 mod deal;
 mod hire;
+mod pay;
 mod session;
 
 use skep_market::{Failure, Guarded, KeyRefusal, Refusal};
 use skep_store::{LedgerRefusal, StoreError};
 
-use self::{deal::of_deal, hire::of_hire, session::of_session};
+use self::{
+    deal::of_deal,
+    hire::of_hire,
+    pay::{of_budget, of_escrow, of_payment},
+    session::of_session,
+};
 use crate::{code::Code, problem::ApiError};
 
 impl From<Failure> for ApiError {
@@ -49,6 +55,9 @@ impl From<Refusal> for ApiError {
             Refusal::Promised { .. } => Code::Promised,
             Refusal::Deal { reason } => of_deal(reason),
             Refusal::Hire { reason } => of_hire(reason),
+            Refusal::Payment { reason } => of_payment(reason),
+            Refusal::Budget { reason } => of_budget(reason),
+            Refusal::Escrow { reason } => of_escrow(reason),
         };
         let tiers = match &refusal {
             Refusal::Session { reason } => session::tiers(reason),

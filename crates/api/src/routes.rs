@@ -1,7 +1,10 @@
 //! The endpoints, one file for each group.
 
 mod agents;
+mod budgets;
+mod capabilities;
 mod deals;
+mod escrows;
 mod events;
 mod health;
 mod listings;
@@ -14,6 +17,7 @@ mod sessions;
 mod transfers;
 mod verifications;
 mod wallets;
+mod x402;
 
 use axum::{
     Json,
@@ -53,6 +57,9 @@ const CURSOR_LEN_MAX: usize = 128;
         (name = "identity", description = "Agents, operators and their keys. These messages carry \
             their own signatures."),
         (name = "money", description = "Wallets and transfers. Requests are signed."),
+        (name = "payments", description = "Payments over HTTP (x402) on the built-in ledger, money \
+            that waits for the buyer's check, and the budgets that limit both. These messages \
+            carry their own signatures."),
         (name = "deals", description = "VCAP: work for money that is held until the work is \
             verified."),
         (name = "verification", description = "VCAP: those who look at work, and those who decide \
@@ -87,6 +94,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(transfers::show))
         .routes(routes!(transfers::post))
         .routes(routes!(transfers::void))
+        .merge(payments())
         .routes(routes!(deals::open))
         .routes(routes!(deals::respond))
         .routes(routes!(deals::negotiation))
@@ -135,9 +143,25 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .route("/", axum::routing::get(pages::home))
 }
 
+/// x402, escrows of hires, budgets.
+fn payments() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(x402::supported))
+        .routes(routes!(x402::verify))
+        .routes(routes!(x402::settle))
+        .routes(routes!(escrows::show))
+        .routes(routes!(escrows::release))
+        .routes(routes!(escrows::refund))
+        .routes(routes!(escrows::timeout_refund))
+        .routes(routes!(budgets::open))
+        .routes(routes!(budgets::show))
+}
+
 /// SHP: listings, search and receipts.
 fn registry() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
+        .routes(routes!(capabilities::list))
+        .routes(routes!(capabilities::schema))
         .routes(routes!(listings::publish))
         .routes(routes!(listings::paid_at))
         .routes(routes!(listings::show))

@@ -8,7 +8,10 @@ use skep_wire::hire::{
     DESCRIPTION_LEN_MAX, Listing, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN, PaymentMode,
 };
 
-use crate::endpoint;
+use crate::{
+    capability::{self, Capability, Version},
+    endpoint,
+};
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +78,9 @@ pub struct Place<'a> {
 
 /// Judges what a listing says, all but its signature and its time.
 pub fn check(listing: &Listing, place: Place<'_>) -> Result<Sound, ListingRefusal> {
-    let standard = check_capability(&listing.capability)?;
+    capability::is_valid_id(&listing.capability)
+        .map_err(|bad| ListingRefusal::BadCapability { detail: bad.to_string() })?;
+    let standard = capability::find(&listing.capability);
     if listing.price_usdc.amount().is_zero() {
         return Err(ListingRefusal::ZeroPrice);
     }
@@ -88,7 +93,7 @@ pub fn check(listing: &Listing, place: Place<'_>) -> Result<Sound, ListingRefusa
     if let Some(given) = listing.currency.as_ref().filter(|given| *given != "USDC") {
         return Err(ListingRefusal::BadCurrency { given: short(given) });
     }
-    if standard && listing.clarification_supported == Some(true) {
+    if standard.is_some() && listing.clarification_supported == Some(true) {
         return Err(ListingRefusal::ClarifiesStandard);
     }
     match listing.mode() {
@@ -102,26 +107,10 @@ pub fn check(listing: &Listing, place: Place<'_>) -> Result<Sound, ListingRefusa
         }
         PaymentMode::Direct | PaymentMode::PlatformEscrow(_) => {}
     }
-    let verification = check_version(listing, place.now)?;
+    let verification = check_version(listing, standard.as_ref(), place.now)?;
     let origin = endpoint::origin(&listing.endpoint, place.dev)
         .map_err(|detail| ListingRefusal::BadEndpoint { detail })?;
     Ok(Sound { origin, verification })
-}
-
-/// Whether the name may be listed; says whether it is one of the taxonomy.
-fn check_capability(id: &str) -> Result<bool, ListingRefusal> {
-    let bad = |detail: &str| Err(ListingRefusal::BadCapability { detail: detail.to_owned() });
-    let fits = (3..=128).contains(&id.len())
-        && id.starts_with(|c: char| c.is_ascii_lowercase())
-        && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
-        && !id.split('.').any(str::is_empty);
-    match id.strip_prefix("custom.") {
-        _ if !fits => bad("a capability is lower-case words between dots, such as text.translate"),
-        Some(own) if !own.contains('.') => {
-            bad("a name of one's own is custom.<provider>.<capability>")
-        }
-        own => Ok(own.is_none()),
-    }
 }
 
 /// `v0`, `v1`, … as a number.
@@ -131,10 +120,21 @@ pub fn version_number(version: &str) -> Option<i64> {
     (number.to_string() == digits).then_some(i64::from(number))
 }
 
-fn check_version(listing: &Listing, _now: Timestamp) -> Result<i64, ListingRefusal> {
+/// Which version is promised: one that the capability has and that has not ended (8.2). Whoever
+/// sells something of its own has its own.
+fn check_version(
+    listing: &Listing,
+    standard: Option<&Capability>,
+    now: Timestamp,
+) -> Result<i64, ListingRefusal> {
     let given = listing.version();
-    let known = version_number(given).filter(|number| *number <= 1);
-    known.ok_or_else(|| ListingRefusal::BadVersion { given: short(given) })
+    let ended = |version: &&Version| version.ends.is_some_and(|end| end <= now);
+    let offered = standard.is_none_or(|capability| {
+        let known = capability.versions.iter().find(|version| version.name == given);
+        known.is_some_and(|version| !ended(&version))
+    });
+    let number = version_number(given).filter(|_| offered);
+    number.ok_or_else(|| ListingRefusal::BadVersion { given: short(given) })
 }
 
 /// How much of a stranger's word is repeated.

@@ -63,14 +63,13 @@ pub enum ReceiptRefusal {
     NoPayloadWanted,
     #[error("{what} is not what the receipt has the hash of")]
     PayloadMismatch { what: String },
-    #[error("an escrow of this kind is not kept here")]
-    EscrowNotHere,
 }
 
 /// A payment as a receipt is compared with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paid {
     pub payer: AgentId,
+    /// Who got it; of money in escrow, who gets it on release.
     pub pay_to: AgentId,
     pub amount: Amount,
     pub nonce: Hash32,
@@ -177,7 +176,7 @@ pub fn check_payment(receipt: &Receipt, paid: &Paid, payee: AgentId) -> Result<(
     if paid.escrow_id != receipt.escrow_id {
         return mismatch("its escrow is another one");
     }
-    if paid.escrow_id.is_none() && paid.pay_to != payee {
+    if paid.pay_to != payee {
         return mismatch("it went to somebody else");
     }
     if paid.seller.is_some_and(|seller| seller != receipt.agent_id) {

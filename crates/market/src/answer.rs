@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skep_base::{Timestamp, id::TransferId};
+use skep_hire::budget::BudgetRefusal;
 use skep_store::{
     Bug, Call, Decision, Guard, Kept, LedgerRefusal, Load, Lock, Outcome, StoreError, Turn,
 };
@@ -13,6 +14,7 @@ use crate::{
     deal::DealRefusal,
     hire::HireRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
+    pay::{EscrowRefusal, PayRefusal},
     session::SessionRefusal,
 };
 
@@ -98,6 +100,12 @@ pub enum Refusal {
     Session { reason: SessionRefusal },
     #[error(transparent)]
     Hire { reason: HireRefusal },
+    #[error(transparent)]
+    Payment { reason: PayRefusal },
+    #[error(transparent)]
+    Escrow { reason: EscrowRefusal },
+    #[error(transparent)]
+    Budget { reason: BudgetRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

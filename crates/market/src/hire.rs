@@ -2,12 +2,12 @@
 
 mod challenge;
 mod counts;
-mod delivery;
 mod listing;
 mod liveness;
 mod payload;
 mod receipt;
 mod refusal;
+mod sample;
 mod search;
 mod token;
 mod view;
@@ -16,7 +16,11 @@ use serde::Serialize;
 use skep_base::AgentId;
 use skep_store::{Load, Lock, RouteKey, Turn};
 
-pub use self::{challenge::Challenge, refusal::HireRefusal};
+pub use self::{
+    challenge::Challenge,
+    refusal::HireRefusal,
+    sample::{SAMPLE_POPULAR, SAMPLE_RARE, sample_listing},
+};
 pub(crate) use self::{
     listing::{ListingRecord, listing_key},
     liveness::CHECK_JOB,

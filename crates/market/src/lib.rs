@@ -13,7 +13,7 @@ mod hire;
 mod identity;
 mod link;
 mod notice;
-pub mod pay;
+mod pay;
 mod read;
 mod register;
 mod session;
@@ -31,8 +31,9 @@ pub use self::{
     answer::{Answered, Failure, Guarded, Refusal},
     deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
-    hire::{Challenge, HireRefusal},
+    hire::{Challenge, HireRefusal, SAMPLE_POPULAR, SAMPLE_RARE, sample_listing},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
+    pay::{EscrowRefusal, PayRefusal},
     register::{OperatorRecord, check_webhook},
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,

@@ -1,5 +1,71 @@
-//! Payments over x402.
+//! Payments over HTTP: the node as an x402 facilitator for its own ledger.
+//!
+//! A payment is a wallet's signed authorization (EIP-3009). It is taken once: what names it is its
+//! payer and its nonce, and whoever sends it again hears what was answered the first time.
 
+mod budget;
+mod check;
+mod claim;
+mod escrow;
+mod facts;
 mod record;
+mod refusal;
+mod settle;
+mod verify;
 
-pub use self::record::{PaymentRecord, payment_key};
+use std::collections::BTreeMap;
+
+use skep_base::{AgentId, hash::keccak256};
+use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_network};
+
+pub(crate) use self::{
+    budget::BUDGET_JOB,
+    escrow::ESCROW_JOB,
+    record::{PaymentRecord, payment_key},
+};
+pub use self::{escrow::EscrowRefusal, refusal::PayRefusal};
+use crate::Market;
+
+/// The ledger's name and version, as wallets sign for them.
+const RAIL_NAME: &str = "Skep Ledger USD";
+const RAIL_VERSION: &str = "1";
+/// Extensions of x402 that are understood.
+const EXTENSIONS: [&str; 2] = ["payment-identifier", "bazaar"];
+
+impl Market {
+    /// This node's ledger as something to pay with. Its addresses are derived from the key that
+    /// signs settlements, so that a payment for one node is worth nothing at another.
+    pub fn rail(&self) -> Rail {
+        let key = self.settlement_key.public();
+        let address = |label: &str| {
+            let hash = keccak256(&[label.as_bytes(), key.as_bytes()].concat());
+            let mut address = [0; 20];
+            address.copy_from_slice(&hash.as_bytes()[12..]);
+            AgentId::from_bytes(address)
+        };
+        Rail {
+            asset: address("skep/ledger-asset/v1"),
+            name: RAIL_NAME.to_owned(),
+            version: RAIL_VERSION.to_owned(),
+            escrow_address: address("skep/ledger-escrow/v1"),
+            escrow_provider: self.marketplace.to_string(),
+        }
+    }
+
+    /// What the facilitator can do.
+    pub fn x402_supported(&self) -> Supported {
+        let rail = serde_json::to_value(self.rail()).unwrap_or_default();
+        let extra = rail.as_object().cloned().unwrap_or_default();
+        let kind = |x402_version, network| SupportedKind {
+            x402_version,
+            scheme: EXACT.to_owned(),
+            network,
+            extra: extra.clone(),
+        };
+        Supported {
+            kinds: vec![kind(2, ledger_network()), kind(1, V1_NETWORK.to_owned())],
+            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+            signers: BTreeMap::new(),
+        }
+    }
+}

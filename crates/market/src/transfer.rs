@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use skep_base::{AgentId, Amount, Asset, Money, hash::sha256, id::TransferId};
+use skep_base::{AgentId, Amount, Asset, Money, Timestamp, hash::sha256, id::TransferId};
 use skep_store::transfer::Kind;
 use skep_store::{
     Account, AccountId, Applied, Load, Lock, Order, RecordKey, RouteKey, StoredTransfer, Turn,
@@ -153,10 +153,9 @@ impl Market {
         if request.money.amount.minor() > FAUCET_MINOR_MAX {
             return Err(Refusal::FaucetLimit { max_minor: FAUCET_MINOR_MAX }.into());
         }
-        let agent = signed.agent;
+        let to = request.to.unwrap_or(signed.agent);
         let asset: Asset = request.money.asset;
-        let (debit, credit) =
-            (AccountId::external("faucet", asset), AccountId::wallet(&agent, asset));
+        let (debit, credit) = (AccountId::external("faucet", asset), AccountId::wallet(&to, asset));
         let load = Load {
             accounts: vec![credit.clone()],
             transfers: vec![(RouteKey::of(request.id), request.id)],
@@ -213,16 +212,29 @@ pub(crate) fn may_spend(
     wallet: &AccountId,
     amount: Amount,
 ) -> Result<(), Stop> {
-    not_frozen(turn, payer)?;
-    not_in_debt(turn, wallet)?;
-    let promised = payer.open_remainders.get(&wallet.asset()).copied().unwrap_or_default();
+    let unopened = Account::unopened(wallet.clone());
+    let account = turn.book.account(wallet).unwrap_or(&unopened);
+    Ok(spendable(turn.now(), payer, account, amount)?)
+}
+
+/// The same of an account that was seen outside a turn.
+pub(crate) fn spendable(
+    now: Timestamp,
+    payer: &AgentRecord,
+    wallet: &Account,
+    amount: Amount,
+) -> Result<(), Refusal> {
+    unfrozen(now, payer)?;
+    if !wallet.owed.is_zero() {
+        return Err(Refusal::InDebt { owed_minor: wallet.owed.minor() });
+    }
+    let promised = payer.open_remainders.get(&wallet.id.asset()).copied().unwrap_or_default();
     if promised.is_zero() {
         return Ok(());
     }
-    let free = turn.book.account(wallet).map_or(Amount::ZERO, |a: &Account| a.available());
-    match free.checked_sub(promised).is_some_and(|left| left >= amount) {
+    match wallet.available().checked_sub(promised).is_some_and(|left| left >= amount) {
         true => Ok(()),
-        false => Err(Refusal::Promised { promised_minor: promised.minor() }.into()),
+        false => Err(Refusal::Promised { promised_minor: promised.minor() }),
     }
 }
 
@@ -236,12 +248,16 @@ pub(crate) fn not_in_debt(turn: &Turn, wallet: &AccountId) -> Result<(), Stop> {
 }
 
 pub(crate) fn not_frozen(turn: &Turn, payer: &AgentRecord) -> Result<(), Stop> {
+    Ok(unfrozen(turn.now(), payer)?)
+}
+
+fn unfrozen(now: Timestamp, payer: &AgentRecord) -> Result<(), Refusal> {
     // Whoever has no key cannot want it.
     if payer.current_key().is_none() {
-        return Err(Refusal::from(KeyRefusal::KeyRevoked).into());
+        return Err(KeyRefusal::KeyRevoked.into());
     }
     match payer.agent.money_frozen_until {
-        Some(until) if turn.now() < until => Err(Refusal::MoneyFrozen { until }.into()),
+        Some(until) if now < until => Err(Refusal::MoneyFrozen { until }),
         _ => Ok(()),
     }
 }

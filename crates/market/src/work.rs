@@ -15,6 +15,7 @@ use crate::{
     deal::{DEFAULT_JOB, TICK_JOB},
     hire::CHECK_JOB,
     notice::WEBHOOK_JOB,
+    pay::{BUDGET_JOB, ESCROW_JOB},
     session::SESSION_JOB,
 };
 
@@ -36,6 +37,9 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
 /// How long a node that stops waits for what is on its way outside. What takes longer is tried
 /// again once its lease has run out.
 const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// Jobs without which money would not move, and dead sellers would stay alive.
+const CLOCKS: [&str; 6] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB, ESCROW_JOB, CHECK_JOB];
 
 /// Jobs on their way outside.
 type Outside = JoinSet<Result<(), Failure>>;
@@ -116,6 +120,8 @@ impl Market {
             TICK_JOB => self.finish_tick(job.clone()).await,
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
+            ESCROW_JOB => self.finish_escrow(job.clone()).await,
+            BUDGET_JOB => self.finish_budget(job.clone()).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
             CHECK_JOB => self.finish_check(job.clone()).await,
             unknown => {
@@ -144,9 +150,8 @@ impl Market {
                 self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
                 Ok(())
             }
-            // A deal's or a session's clock is never given up: money would lie still for ever. Nor
-            // is a listing's: it would stay as it is.
-            Err(error) if is_clock(&job.kind) => {
+            // A clock is never given up: money would lie still for ever.
+            Err(error) if CLOCKS.contains(&job.kind.as_str()) => {
                 tracing::error!(%error, job = %job.id, kind = job.kind, "a timer failed");
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));
                 let later = self.store.now().await?.plus(wait);
@@ -160,10 +165,6 @@ impl Market {
             }
         }
     }
-}
-
-fn is_clock(kind: &str) -> bool {
-    matches!(kind, TICK_JOB | DEFAULT_JOB | SESSION_JOB | CHECK_JOB)
 }
 
 /// A job that panicked is a bug of ours; its lease runs out and it is tried again.

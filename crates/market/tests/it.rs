@@ -25,6 +25,16 @@ mod log;
 mod money;
 #[path = "it/notices.rs"]
 mod notices;
+#[path = "it/pay.rs"]
+mod pay;
+#[path = "it/pay_budgets.rs"]
+mod pay_budgets;
+#[path = "it/pay_escrow.rs"]
+mod pay_escrow;
+#[path = "it/pay_property.rs"]
+mod pay_property;
+#[path = "it/pay_world.rs"]
+mod pay_world;
 #[path = "it/receipts.rs"]
 mod receipts;
 #[path = "it/receiver.rs"]

@@ -152,7 +152,12 @@ impl Client {
 
     /// Test money, from a node that was made with `--dev`.
     pub async fn faucet(&self, money: Money) -> Result<Transfer, Error> {
-        let request = Faucet { id: Client::new_id()?, money };
+        self.faucet_to(money, None).await
+    }
+
+    /// Test money for another address, also one that is no agent's.
+    pub async fn faucet_to(&self, money: Money, to: Option<AgentId>) -> Result<Transfer, Error> {
+        let request = Faucet { id: Client::new_id()?, money, to };
         Ok(self.send(&Call::post("/v1/dev/faucet", &request)?.signed()).await?.value)
     }
 

@@ -11,15 +11,19 @@ mod engines;
 mod gateway;
 mod keys;
 mod ledger;
+mod listing;
 mod node_key;
 mod proof;
 mod review;
+mod search;
+mod sell;
 mod session;
 mod settings;
 mod stage;
 mod up;
 mod verifier;
 mod wallet;
+mod work;
 
 use std::{
     io::{self, Write},
@@ -62,10 +66,14 @@ enum Command {
     Wallet(wallet::WalletArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
+    Listing(listing::ListingArgs),
+    Search(search::SearchArgs),
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
     Verifier(verifier::VerifierArgs),
+    Sell(sell::SellArgs),
+    Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
     Bench(bench::Bench),
@@ -141,6 +149,8 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Wallet(args) => with_settings!(args),
         Command::Deal(args) => with_settings!(args),
         Command::Review(args) => with_settings!(args),
+        Command::Listing(args) => with_settings!(args),
+        Command::Search(args) => with_settings!(args),
         Command::Session(args) => with_settings!(args),
         Command::Gateway(args) => {
             let settings = Settings::load(config, &args.flags())?;
@@ -153,6 +163,12 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
+        Command::Sell(args) => {
+            let settings = Settings::load(config, &args.flags())?;
+            let _telemetry = telemetry::init(log_format(&settings)?)?;
+            args.run(&settings, json, out).await
+        }
+        Command::Work(args) => args.run(out),
         Command::Ledger(args) => {
             let LedgerCommand::Audit(args) = args.command;
             ledger::audit(&Settings::load(config, &args.flags())?, json, out).await

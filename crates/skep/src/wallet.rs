@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use skep_base::{Asset, Money};
+use skep_base::{AgentId, Asset, Money};
 
 use crate::{client::SignerArgs, settings::Settings};
 
@@ -39,6 +39,9 @@ struct Fund {
     amount: String,
     #[arg(long, default_value = "USDC")]
     asset: Asset,
+    /// Who gets it, also an address that is no agent's; the keyring's agent if it is left out
+    #[arg(long)]
+    to: Option<AgentId>,
 }
 
 #[derive(Debug, Args)]
@@ -68,7 +71,7 @@ impl WalletArgs {
                 let money = Money::parse_decimal(&fund.amount, fund.asset)
                     .with_context(|| format!("{:?} is no amount", fund.amount))?;
                 let (client, _) = fund.signer.client(settings)?;
-                let transfer = client.faucet(money).await?;
+                let transfer = client.faucet_to(money, fund.to).await?;
                 match json {
                     true => writeln!(out, "{}", serde_json::to_string(&transfer)?)?,
                     false => writeln!(out, "{} arrived as {}", transfer.money, transfer.id)?,

@@ -38,7 +38,7 @@ pub use self::{
         ModeFilter, Payload,
     },
     sqlite::Synchronous,
-    store::{Entry, Options, Progress, Store},
+    store::{Entry, Options, Progress, Seen, Store},
     transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobDraft, JobEnd, Kept, Load, Lock, Outcome, RecordKey,

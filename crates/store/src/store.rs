@@ -35,6 +35,16 @@ pub struct Entry {
     pub transfer: Transfer,
 }
 
+/// What one look at the database found, each in the order in which it was asked for.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The database's time.
+    pub now: Timestamp,
+    pub records: Vec<Option<StoredRecord>>,
+    /// One that nobody has used yet is empty.
+    pub accounts: Vec<Account>,
+}
+
 /// How to open a database.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -146,6 +156,15 @@ impl Store {
         keys: Vec<RecordKey>,
     ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
         ask!(self, e => e.records(keys))
+    }
+
+    /// Records, accounts and the time with one question, outside any turn and without a lock.
+    pub async fn look(
+        &self,
+        records: Vec<RecordKey>,
+        accounts: Vec<AccountId>,
+    ) -> Result<Seen, StoreError> {
+        ask!(self, e => e.look(records, accounts))
     }
 
     /// Whom a unique name belongs to.

@@ -146,6 +146,10 @@ pub struct Faucet {
     pub id: TransferId,
     #[cfg_attr(feature = "openapi", schema(value_type = MoneyDoc))]
     pub money: Money,
+    /// Who gets it, also an address that is no agent's; the caller if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub to: Option<AgentId>,
 }
 
 /// `POST /v1/dev/clock`: moves the clock ahead, where the node was made with `--dev`.

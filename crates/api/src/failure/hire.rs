@@ -17,6 +17,7 @@ pub(super) fn of_hire(reason: &HireRefusal) -> Code {
         HireRefusal::NoEgress => Code::NoEgress,
         HireRefusal::UnknownListing { .. } => Code::UnknownListing,
         HireRefusal::ListingRemoved => Code::ListingRemoved,
+        HireRefusal::ListingNewer => Code::ListingNewer,
         HireRefusal::NobodyPaidThere => Code::NobodyPaidThere,
         HireRefusal::BadSearch { .. } => Code::BadSearch,
         HireRefusal::UnknownCapability { .. } => Code::UnknownCapability,
@@ -67,6 +68,5 @@ fn of_receipt(reason: &ReceiptRefusal) -> Code {
         ReceiptRefusal::AlreadyCounterSigned => Code::AlreadyCountersigned,
         ReceiptRefusal::NoPayloadWanted => Code::NoPayloadWanted,
         ReceiptRefusal::PayloadMismatch { .. } => Code::PayloadMismatch,
-        ReceiptRefusal::EscrowNotHere => Code::EscrowNotHere,
     }
 }

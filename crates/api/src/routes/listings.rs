@@ -129,7 +129,8 @@ pub(super) async fn delete(
     request_body = ListingRemoval,
     responses((status = 200, description = "It is gone", body = ListingGone)),
     extensions(("x-codes" = json!([
-        "malformed_id", "bad_wallet_signature", "statement_not_fresh", "unknown_listing"
+        "malformed_id", "bad_wallet_signature", "statement_not_fresh", "unknown_listing",
+        "listing_newer"
     ]))),
 )]
 pub(super) async fn remove(

@@ -31,7 +31,8 @@ use crate::{
         "bad_wallet_signature", "bad_protocol_version", "bad_hire_id", "bad_receipt", "self_hire",
         "receipt_not_fresh", "unknown_listing", "wrong_payee", "unknown_payment",
         "payment_mismatch", "bad_free_call", "payment_used", "duplicate_hire_id",
-        "escrow_not_here"
+        "unknown_escrow", "not_your_escrow", "wrong_result", "escrow_delivered", "escrow_over",
+        "delivered_too_late"
     ]))),
 )]
 pub(super) async fn submit(

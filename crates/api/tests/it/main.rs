@@ -6,5 +6,7 @@ mod bad_input;
 mod documents;
 mod money;
 mod notices;
+mod payments;
+mod registry;
 mod serving;
 mod world;

@@ -26,7 +26,9 @@ fn each_rule_says_no_by_its_own_name() {
     let sound = check(&listing(), PLACE).unwrap();
     assert_eq!((sound.origin.as_str(), sound.verification), ("https://a.example:443", 0));
     let named = |text: &str| refused(|l| l.capability = text.to_owned());
-    for name in ["ab", "Upper.case", "a..b", "custom.one", "a b.c", "custom.", "é.b.c"] {
+    for name in
+        ["text.translate", "ab", "Upper.case", "a..b", "custom.one", "a b.c", "custom.", "é.b.c"]
+    {
         assert!(matches!(named(name), R::BadCapability { .. }), "{name}");
     }
     assert_eq!(refused(|l| l.price_usdc = "0.000000".parse().unwrap()), R::ZeroPrice);
@@ -39,12 +41,14 @@ fn each_rule_says_no_by_its_own_name() {
         refused(|l| l.currency = Some("EUR".into())),
         R::BadCurrency { given: "EUR".into() }
     );
-    for given in ["v2", "1", "v01", ""] {
-        let given = given.to_owned();
-        assert_eq!(
-            refused(|l| l.verification_version = Some(given.clone())),
-            R::BadVersion { given: given.clone() }
-        );
+    for (capability, given) in
+        [("custom.a.b", "1"), ("custom.a.b", "v01"), ("text.summarize.short", "v2")]
+    {
+        let wrong = |l: &mut Listing| {
+            l.capability = capability.to_owned();
+            l.verification_version = Some(given.to_owned());
+        };
+        assert_eq!(refused(wrong), R::BadVersion { given: given.to_owned() });
     }
     let standard = |l: &mut Listing| {
         l.capability = "text.summarize.short".into();
@@ -59,6 +63,20 @@ fn each_rule_says_no_by_its_own_name() {
     escrow.payment_mode = Some("platform_escrow:skep".parse().unwrap());
     escrow.clarification_supported = Some(true);
     check(&escrow, PLACE).unwrap();
+}
+
+#[test]
+fn a_version_ends_ninety_days_after_its_successor_came() {
+    let mut listing = listing();
+    listing.capability = "text.summarize.short".to_owned();
+    let capability = capability::find(&listing.capability).unwrap();
+    let (_, end) = capability.deprecated_versions().next().unwrap();
+    let at = |now: Timestamp| check(&listing, Place { now, ..PLACE }).map(|s| s.verification);
+    assert_eq!(at(Timestamp::from_ms(end.as_ms() - 1)), Ok(0));
+    assert_eq!(at(end), Err(ListingRefusal::BadVersion { given: "v0".to_owned() }));
+    listing.verification_version = Some("v1".to_owned());
+    let v1 = check(&listing, Place { now: end, ..PLACE }).unwrap();
+    assert_eq!(v1.verification, 1);
 }
 
 #[test]

@@ -20,10 +20,10 @@ pub(crate) struct Counts {
     pub(crate) confirmed: u64,
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    latency_ms_sum: u64,
-    latencies: u64,
+    pub(super) latency_ms_sum: u64,
+    pub(super) latencies: u64,
     /// Receipts by day.
-    days: BTreeMap<i64, u64>,
+    pub(super) days: BTreeMap<i64, u64>,
 }
 
 impl Counts {

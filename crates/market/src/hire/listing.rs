@@ -275,8 +275,9 @@ impl Market {
         }
         let (id, agent) = (removal.remove_listing, removal.agent_id);
         let load = Market::load_listing(&id, agent);
-        let removed =
-            self.run(load, vec![], move |turn| remove_by(turn, id, agent, removal.issued_at));
+        let removed = self.run(load, vec![], move |turn| {
+            remove_by(turn, id, agent, Some(removal.issued_at), now)
+        });
         removed.await.map(drop)
     }
 
@@ -285,8 +286,8 @@ impl Market {
         let (agent, outside) = (signed.agent, self.outside());
         let load = Market::load_listing(&id, agent);
         let removed = self.run_signed(signed, load, move |turn, _| {
-            let as_of = outside(turn.now());
-            remove_by(turn, id, agent, as_of)
+            let now = outside(turn.now());
+            remove_by(turn, id, agent, None, now)
         });
         removed.await.map(drop)
     }
@@ -299,15 +300,27 @@ impl Market {
     }
 }
 
-/// Whose listing it is not hears the same as if there were none.
-fn remove_by(turn: &mut Turn, id: ListingId, agent: AgentId, as_of: Timestamp) -> Result<(), Stop> {
+/// Whose listing it is not hears the same as if there were none. `signed_at`: when the seller said
+/// so, if that is not now.
+fn remove_by(
+    turn: &mut Turn,
+    id: ListingId,
+    agent: AgentId,
+    signed_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), Stop> {
     let known: Option<ListingRecord> = turn.record(&listing_key(&id))?;
     let known = known.filter(|known| known.listing.agent_id == agent);
     let known = known.ok_or(HireRefusal::UnknownListing { listing: id })?;
-    // An old word does not take away what was published after it.
-    let is_newer = known.listing.issued_at.is_some_and(|issued_at| issued_at > as_of);
-    match known.removed.is_some() || is_newer {
-        true => Ok(()),
-        false => known.remove(turn, as_of, None),
+    if known.removed.is_some() {
+        return Ok(());
+    }
+    let issued_at = known.listing.issued_at.unwrap_or(now);
+    match signed_at {
+        // An old word does not take away what was published after it.
+        Some(signed_at) if signed_at < issued_at => Err(HireRefusal::ListingNewer.into()),
+        Some(signed_at) => known.remove(turn, signed_at, None),
+        // The seller's clock may be ahead of ours.
+        None => known.remove(turn, issued_at.max(now), None),
     }
 }

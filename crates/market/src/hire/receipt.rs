@@ -10,8 +10,8 @@ use skep_store::{Load, Lock, RecordKey, Turn};
 use skep_wire::{
     Page,
     hire::{
-        CounterSignature, CounterSigned, Findings, Judgement, Receipt, ReceiptAccepted,
-        StoredReceipt, WalletSigned, listing_id,
+        CounterSignature, CounterSigned, Findings, Judgement, PaymentMode, Receipt,
+        ReceiptAccepted, StoredReceipt, WalletSigned, listing_id,
     },
 };
 
@@ -159,13 +159,14 @@ impl Market {
         receipt: &Receipt,
         listing: ListingId,
     ) -> Result<(), Stop> {
-        let sells: Option<ListingRecord> = turn.record(&listing_key(&listing))?;
-        let (agent, capability) = (receipt.agent_id, receipt.capability.clone());
-        let sells = sells.ok_or(ReceiptRefusal::UnknownListing { agent, capability })?;
-        check_listing(receipt, &sells.listing)?;
+        let sells = sold_by(turn, receipt, &listing)?;
+        let payee = match &sells {
+            Some(sells) => sells.listing.payee(),
+            None => receipt.payee.unwrap_or(receipt.agent_id),
+        };
         let nonce = match receipt.amount_usdc_atomic.is_zero() {
             true => None,
-            false => Some(take_payment(turn, receipt, sells.listing.payee())?),
+            false => Some(take_payment(turn, receipt, payee)?),
         };
         check_own_id(receipt, nonce.as_ref())?;
         if let Some(escrow) = &receipt.escrow_id {
@@ -180,18 +181,21 @@ impl Market {
             dispute: false,
             payload_until: None,
         };
-        if record.counts() {
+        if let Some(sells) = sells.filter(|_| record.counts()) {
             let mut counted = sells.clone();
             counted.counts.add_receipt(turn.now());
             counted.put(turn, Some(&sells))?;
         }
         let key = receipt_key(&receipt.hire_id);
         turn.put(&key, &record)?;
-        let sides = [receipt.agent_id, receipt.buyer];
-        for side in &sides {
+        // Who paid is told. Of a free call the seller alone says who it was for, and nobody's inbox
+        // is filled on a stranger's word.
+        let both = [receipt.agent_id, receipt.buyer];
+        let sides = if receipt.amount_usdc_atomic.is_zero() { &both[..1] } else { &both };
+        for side in sides {
             turn.enlist(&receipts_of(side), &receipt.hire_id);
         }
-        announce(turn, &key.route, "receipt.accepted", &record.event(), &sides)
+        announce(turn, &key.route, "receipt.accepted", &record.event(), sides)
     }
 
     /// Takes the buyer's side. `asker` as above.
@@ -233,6 +237,7 @@ impl Market {
                 counted.counts.add_judgement(&word);
                 counted.put(turn, Some(&sells))?;
             }
+            turn.enlist(&receipts_of(&word.buyer), &word.hire_id);
             enter_token(turn, &fresh_token, &word.hire_id, Side::Buyer);
             announce(turn, &key.route, "receipt.countersigned", &record.event(), &sides)?;
             Ok((true, record.dispute))
@@ -309,6 +314,29 @@ fn given(token: String, theirs: bool) -> String {
 fn parse_cursor(text: &str) -> Result<(i64, String), Refusal> {
     let parsed = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
     parsed.ok_or(Refusal::MalformedCursor)
+}
+
+/// The listing that was hired. Where this node keeps the escrow of a hire that another registry
+/// listed, there is none: the escrow's terms are what the receipt is held against.
+fn sold_by(
+    turn: &Turn,
+    receipt: &Receipt,
+    listing: &ListingId,
+) -> Result<Option<ListingRecord>, Stop> {
+    let sells: Option<ListingRecord> = turn.record(&listing_key(listing))?;
+    match &sells {
+        Some(sells) => check_listing(receipt, &sells.listing)?,
+        None if receipt.escrow_id.is_some() && is_custom(receipt) => {}
+        None => {
+            let (agent, capability) = (receipt.agent_id, receipt.capability.clone());
+            return Err(ReceiptRefusal::UnknownListing { agent, capability }.into());
+        }
+    }
+    Ok(sells)
+}
+
+fn is_custom(receipt: &Receipt) -> bool {
+    matches!(receipt.payment_mode, Some(PaymentMode::CustomEscrow(_)))
 }
 
 /// Compares the receipt with its payment, which has no other one. Gives the payment's nonce.

@@ -27,6 +27,8 @@ pub enum HireRefusal {
     UnknownListing { listing: ListingId },
     #[error("the listing was removed after this was signed; sign it anew")]
     ListingRemoved,
+    #[error("the listing was published anew after this was signed")]
+    ListingNewer,
     #[error("nobody, or not only one, is paid at this address")]
     NobodyPaidThere,
     #[error("{detail}")]

@@ -90,7 +90,7 @@ impl Fixture {
     }
 
     pub async fn fund(&self, who: &Person, n: u64, minor: i64) {
-        let faucet = Faucet { id: id(n), money: usdc(minor) };
+        let faucet = Faucet { id: id(n), money: usdc(minor), to: None };
         self.market.faucet(&who.signed(&format!("faucet {n}")), faucet).await.unwrap();
     }
 

@@ -117,7 +117,7 @@ on_both_engines! {
         f.clock.advance(RECOVERY_DELAY);
         assert_eq!(f.market.do_due_jobs().await.unwrap(), 1);
         let ann = ann.with_key(new_key);
-        let faucet = Faucet { id: id(2), money: usdc(7) };
+        let faucet = Faucet { id: id(2), money: usdc(7), to: None };
         let same_nonce = ann.signed_with("late", "faucet");
         assert!(!f.market.faucet(&same_nonce, faucet).await.unwrap().replayed);
         assert_eq!(f.balance(&ann).await, "1007/0/0");

@@ -181,8 +181,8 @@ on_both_engines! {
 
     async fn test_money_is_for_tests_and_has_a_limit(f: Fixture) {
         let (ann, _) = f.two().await;
-        let most = Faucet { id: id(1), money: usdc(FAUCET_MINOR_MAX) };
-        let more = Faucet { id: id(1), money: usdc(FAUCET_MINOR_MAX + 1) };
+        let most = Faucet { id: id(1), money: usdc(FAUCET_MINOR_MAX), to: None };
+        let more = Faucet { id: id(1), money: usdc(FAUCET_MINOR_MAX + 1), to: None };
         let refused = f.not_dev().faucet(&ann.signed("faucet"), most.clone()).await;
         assert_eq!(refusal(refused), Refusal::NotDev);
         let refused = f.market.faucet(&ann.signed("faucet"), more).await;

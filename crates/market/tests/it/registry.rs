@@ -157,9 +157,12 @@ on_both_engines! {
         assert!(market.listing(id).await.is_err());
         let no = hire_refusal(market.publish_listing(listing).await);
         assert_eq!(no, HireRefusal::ListingRemoved);
+        let old_word = removal(&ann);
         f.clock.advance(MINUTE);
         let anew = ann.lists(f.now(), &door.url, json!({}));
         assert!(market.publish_listing(anew).await.unwrap().changed);
+        let no = hire_refusal(market.remove_listing(old_word).await);
+        assert_eq!(no, HireRefusal::ListingNewer);
         f.clock.advance(MINUTE);
         assert!(market.delete_listing(&ben.signed("delete"), id).await.is_err());
         market.delete_listing(&ann.signed("delete"), id).await.unwrap();

@@ -9,7 +9,9 @@ use tokio_postgres::{Row, types::ToSql};
 use super::{
     Postgres,
     lane::GroupError,
-    load::{RESOLUTIONS, TRANSFERS, account_row, amount, parsed, resolution_row, transfer_row},
+    load::{
+        NOW, RESOLUTIONS, TRANSFERS, account_row, amount, parsed, resolution_row, transfer_row,
+    },
     sequencer::event_row,
     unavailable,
 };
@@ -18,7 +20,7 @@ use crate::{
     error::StoreError,
     event::LoggedEvent,
     list::Listed,
-    store::Entry,
+    store::{Entry, Seen},
     transfer::{DebtState, StoredTransfer},
     turn::{Bug, RecordKey, RouteKey, StoredRecord},
 };
@@ -33,6 +35,14 @@ impl From<GroupError> for StoreError {
     }
 }
 
+const PLACED_RECORDS: &str = "
+    select w.place, r.version, r.body
+    from unnest($1::text[], $2::text[], $3::text[]) with ordinality
+        w (route_key, kind, id, place)
+    join records r on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
+const NAMED_ACCOUNTS: &str = "
+    select account, posted, held, debited, owed, debit_limit, version from accounts
+    where account = any($1)";
 const HISTORY: &str = "
     select id, route_key, kind, debit_account, credit_account, amount, held_change, pending_id,
            debt_id, budget_account, at
@@ -63,6 +73,27 @@ const JOURNAL_BALANCE: &str = "
                      and at >= (select upto from base) and kind in ('posted', 'post')), 0)
          as bigint)";
 
+/// The three columns of the keys.
+fn columns(keys: &[RecordKey]) -> [Vec<&str>; 3] {
+    [
+        keys.iter().map(|key| key.route.as_str()).collect(),
+        keys.iter().map(|key| key.kind).collect(),
+        keys.iter().map(|key| key.id.as_str()).collect(),
+    ]
+}
+
+/// Records in the order in which they were asked for.
+fn in_places(rows: &[Row], count: usize) -> Vec<Option<StoredRecord>> {
+    let mut found = vec![None; count];
+    for row in rows {
+        let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+        if let Some(slot) = found.get_mut(place) {
+            *slot = Some(StoredRecord { version: row.get(1), body: row.get(2) });
+        }
+    }
+    found
+}
+
 impl Postgres {
     pub(super) async fn ask(
         &self,
@@ -85,22 +116,41 @@ impl Postgres {
         &self,
         keys: Vec<RecordKey>,
     ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
-        let sql = "select w.place, r.version, r.body
-                   from unnest($1::text[], $2::text[], $3::text[]) with ordinality
-                       w (route_key, kind, id, place)
-                   join records r on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
-        let routes: Vec<&str> = keys.iter().map(|key| key.route.as_str()).collect();
-        let kinds: Vec<&str> = keys.iter().map(|key| key.kind).collect();
-        let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
-        let rows = self.ask(sql, &[&routes, &kinds, &ids]).await?;
-        let mut found = vec![None; keys.len()];
-        for row in &rows {
-            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-            if let Some(slot) = found.get_mut(place) {
-                *slot = Some(StoredRecord { version: row.get(1), body: row.get(2) });
-            }
-        }
-        Ok(found)
+        let [routes, kinds, ids] = columns(&keys);
+        Ok(in_places(&self.ask(PLACED_RECORDS, &[&routes, &kinds, &ids]).await?, keys.len()))
+    }
+
+    /// The three questions leave together.
+    pub(crate) async fn look(
+        &self,
+        keys: Vec<RecordKey>,
+        accounts: Vec<AccountId>,
+    ) -> Result<Seen, StoreError> {
+        let client = self.client().await?;
+        let [routes, kinds, ids] = columns(&keys);
+        let names: Vec<&str> = accounts.iter().map(AccountId::as_str).collect();
+        let sqls = [PLACED_RECORDS, NAMED_ACCOUNTS, NOW];
+        let statements =
+            futures_util::future::try_join_all(sqls.map(|sql| client.prepare_cached(sql)));
+        let statements = statements.await.map_err(unavailable)?;
+        let record_params: [&(dyn ToSql + Sync); 3] = [&routes, &kinds, &ids];
+        let account_params: [&(dyn ToSql + Sync); 1] = [&names];
+        let (records, rows, now) = futures_util::try_join!(
+            client.query(&statements[0], &record_params),
+            client.query(&statements[1], &account_params),
+            client.query_one(&statements[2], &[]),
+        )
+        .map_err(unavailable)?;
+        let now = match &self.clock {
+            Some(clock) => clock.now(),
+            None => Timestamp::from_ms(now.get(0)),
+        };
+        let known: Vec<Account> = rows.iter().map(account_row).collect::<Result<_, _>>()?;
+        let accounts = accounts.into_iter().map(|id| {
+            let known = known.iter().find(|account| account.id == id).cloned();
+            known.unwrap_or_else(|| Account::unopened(id))
+        });
+        Ok(Seen { now, records: in_places(&records, keys.len()), accounts: accounts.collect() })
     }
 
     pub(crate) async fn name_owner(

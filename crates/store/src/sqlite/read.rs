@@ -18,6 +18,7 @@ use crate::{
     error::StoreError,
     event::{Event, LoggedEvent},
     list::Listed,
+    store::Seen,
     transfer::{DebtState, StoredTransfer},
     turn::{RecordKey, RouteKey, StoredRecord},
 };
@@ -36,6 +37,23 @@ impl Sqlite {
     ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
         self.read(READ_AGE_MAX, move |conn| keys.iter().map(|key| record(conn, key)).collect())
             .await
+    }
+
+    pub(crate) async fn look(
+        self: &Arc<Self>,
+        keys: Vec<RecordKey>,
+        ids: Vec<AccountId>,
+    ) -> Result<Seen, StoreError> {
+        let now = self.clock().now();
+        self.read(READ_AGE_MAX, move |conn| {
+            let records = keys.iter().map(|key| record(conn, key)).collect::<Result<_, _>>()?;
+            let known = ids.into_iter().map(|id| {
+                let found = account(conn, &id)?;
+                Ok(found.unwrap_or_else(|| Account::unopened(id)))
+            });
+            Ok(Seen { now, records, accounts: known.collect::<rusqlite::Result<_>>()? })
+        })
+        .await
     }
 
     pub(crate) async fn name_owner(

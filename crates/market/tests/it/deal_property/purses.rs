@@ -49,7 +49,7 @@ impl Town {
 
     pub(super) async fn fund(&mut self, n: usize, minor: i64) -> Done {
         self.transfers += 1;
-        let faucet = Faucet { id: id(self.transfers), money: usdc(minor) };
+        let faucet = Faucet { id: id(self.transfers), money: usdc(minor), to: None };
         let signed = self.people[n].signed("faucet");
         let said = self.market().faucet(&signed, faucet).await;
         self.tell(format!("{n} gets {minor}"), said)?;

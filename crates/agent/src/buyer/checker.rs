@@ -1,0 +1,60 @@
+//! The capabilities' own checks, run beside everything else.
+
+use std::{fmt, pin::Pin};
+
+use serde_json::Value;
+use skep_hire::capability;
+use skep_wire::hire::Verification;
+
+/// Runs a capability's checks (8.1).
+pub trait Checker: Send + Sync + fmt::Debug {
+    /// What is wrong with parameters, before anybody is asked.
+    fn check_params(
+        &self,
+        capability: &str,
+        version: Option<&str>,
+        params: &Value,
+    ) -> Result<(), Vec<String>>;
+
+    fn verify<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>>;
+}
+
+/// The taxonomy's checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taxonomy;
+
+impl Checker for Taxonomy {
+    fn check_params(
+        &self,
+        capability: &str,
+        version: Option<&str>,
+        params: &Value,
+    ) -> Result<(), Vec<String>> {
+        capability::check_params(capability, version, params)
+    }
+
+    fn verify<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>> {
+        let (name, version) = (capability.to_owned(), version.map(str::to_owned));
+        let (params, result) = (params.clone(), result.clone());
+        Box::pin(async move {
+            // A large picture takes a while, and others wait for this thread.
+            let looking = tokio::task::spawn_blocking(move || {
+                capability::verify(&name, version.as_deref(), &params, &result)
+            });
+            let failed = |_| Verification::not_verifiable("the check itself has failed");
+            looking.await.unwrap_or_else(failed)
+        })
+    }
+}

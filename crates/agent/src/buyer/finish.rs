@@ -1,0 +1,328 @@
+//! After the answer: check it, say what becomes of money in escrow, counter-sign the receipt.
+
+use std::collections::BTreeMap;
+
+use skep_base::{Amount, Hash32, id::DealId};
+use skep_wire::{
+    hire::{
+        CounterSignature, CounterSigned, EscrowOrder, EscrowVerb, HireEscrow, Receipt,
+        Verification, VerificationSummary, WalletSigned,
+    },
+    settle::EscrowStatus,
+};
+
+use super::{
+    Buyer, EscrowEnd, HireError, Hired, Refusal,
+    desk::DeskError,
+    drive::Driven,
+    entry::{Answered, Entry, Open, Unanswered},
+};
+
+/// The longest reason in a counter-signature, in characters.
+const REASON_CHARS_MAX: usize = 200;
+
+/// What the buyer says about a receipt.
+struct Opinion {
+    verification: VerificationSummary,
+    verifiable: bool,
+    version: Option<String>,
+    latency_ms: Option<u64>,
+    dispute: bool,
+    reason: Option<String>,
+}
+
+impl Buyer {
+    /// Goes on from wherever the journal stands.
+    pub(super) async fn finish(&self, id: Hash32) -> Result<Driven, HireError> {
+        let open = self.look(id)?;
+        match (open.answered.clone(), open.unanswered.clone()) {
+            (Some(answered), _) => self.finish_answered(&open, answered).await,
+            (None, Some(unanswered)) => self.finish_unanswered(&open, unanswered).await,
+            (None, None) => Err(HireError::BadOrder("this hire has no answer".to_owned())),
+        }
+    }
+
+    async fn finish_answered(&self, open: &Open, answered: Answered) -> Result<Driven, HireError> {
+        let Answered { id, latency_ms, response, receipt } = answered;
+        let verification = match &open.verification {
+            Some(verification) => verification.clone(),
+            None => self.check(open, &response.result).await?,
+        };
+        let mut unfinished = None;
+        // The escrow first: its time is short.
+        let escrow = match receipt.escrow_id {
+            Some(escrow_id) => {
+                let order = self.order_for(open, escrow_id, &receipt, &verification).await?;
+                let (end, left) = self.send_order(open, &order).await;
+                unfinished = left;
+                Some(end)
+            }
+            None => None,
+        };
+        let dispute = verification.failed();
+        let opinion = Opinion {
+            verification: verification.summary(),
+            verifiable: verification.verifiable,
+            version: verification.version.clone(),
+            latency_ms: Some(latency_ms),
+            dispute,
+            reason: dispute.then(|| failed_checks(&verification)),
+        };
+        let signed = self.counter_sign(open, &receipt, opinion).await?;
+        let rating_token = match signed {
+            Ok(signed) => Some(signed.rating_token),
+            Err(error) => {
+                if error.retryable {
+                    unfinished.get_or_insert(error.to_string());
+                }
+                None
+            }
+        };
+        let refunded = escrow.as_ref().is_some_and(|end| end.status == "REFUNDED");
+        let paid = if refunded { Amount::ZERO } else { open.amount() };
+        if unfinished.is_none() {
+            self.record(Entry::Done { id, at: self.now(), paid }).await?;
+        }
+        let listing = &open.intent.listing;
+        Ok(Driven::Hired(Box::new(Hired {
+            hire_id: receipt.hire_id.clone(),
+            seller: listing.agent_id,
+            listing_id: listing.id(),
+            capability: listing.capability.clone(),
+            result: response.result,
+            verification,
+            dispute,
+            rating_token,
+            paid,
+            tx_hash: receipt.tx_hash.clone(),
+            receipt,
+            payment_mode: listing.mode(),
+            escrow,
+            latency_ms,
+            tried: Vec::new(),
+            unfinished,
+        })))
+    }
+
+    /// The money is gone or held, and no good answer came.
+    async fn finish_unanswered(
+        &self,
+        open: &Open,
+        missed: Unanswered,
+    ) -> Result<Driven, HireError> {
+        let Unanswered { id, code, reason, tx_hash, receipt, escrow_id } = missed;
+        let mut status = None;
+        if let Some(escrow_id) = escrow_id {
+            let end = self.take_back(open, escrow_id).await?;
+            if end.status == EscrowStatus::Held {
+                // It is not late enough yet: the next run asks again.
+                let until = end.refund_at.unwrap_or_else(|| self.now());
+                let (seller, amount) = (open.intent.listing.agent_id, open.amount());
+                return Err(HireError::Uncertain { seller, amount, until, reason });
+            }
+            status = Some(end.status);
+        }
+        let disputed = match &receipt {
+            Some(receipt) => {
+                let opinion = Opinion {
+                    verification: VerificationSummary {
+                        all_passed: false,
+                        checks: BTreeMap::from([("answered".to_owned(), false)]),
+                    },
+                    verifiable: true,
+                    version: None,
+                    latency_ms: None,
+                    dispute: true,
+                    reason: Some(reason.chars().take(REASON_CHARS_MAX).collect()),
+                };
+                match self.counter_sign(open, receipt, opinion).await? {
+                    Ok(_) => true,
+                    Err(error) if error.retryable => return Err(error.into()),
+                    Err(_) => false,
+                }
+            }
+            None => false,
+        };
+        let refunded = status == Some(EscrowStatus::Refunded);
+        let amount = open.amount();
+        let paid = if refunded { Amount::ZERO } else { amount };
+        self.record(Entry::Done { id, at: self.now(), paid }).await?;
+        if refunded {
+            let refusal = Refusal::Failed { code, detail: reason };
+            return Ok(Driven::Unpaid { refusal, authorized: true });
+        }
+        let seller = open.intent.listing.agent_id;
+        Err(HireError::PaidWithoutAnswer { seller, amount, tx_hash, reason, disputed })
+    }
+
+    /// The capability's own check, by the buyer (8.1).
+    async fn check(
+        &self,
+        open: &Open,
+        result: &serde_json::Value,
+    ) -> Result<Verification, HireError> {
+        let (intent, checker) = (&open.intent, &self.inner.config.checker);
+        let version = intent.listing.verification_version.as_deref();
+        let params = &intent.hire.params;
+        self.tell(|| "checking the result".to_owned());
+        let found = checker.verify(&intent.hire.capability, version, params, result).await;
+        let entry = Entry::Verified { id: intent.id, verification: found.clone() };
+        self.record(entry).await?;
+        Ok(found)
+    }
+
+    /// What becomes of the money: good work is paid, bad work is not, and what nobody can check is
+    /// paid only if the order says so.
+    async fn order_for(
+        &self,
+        open: &Open,
+        escrow_id: DealId,
+        receipt: &Receipt,
+        verification: &Verification,
+    ) -> Result<EscrowOrder, HireError> {
+        let release = match verification.verifiable {
+            true => verification.all_passed,
+            false => open.intent.accept_unverifiable,
+        };
+        let verb = if release { EscrowVerb::Release } else { EscrowVerb::Refund };
+        let summary = Some(verification.summary());
+        self.ordered(open, escrow_id, verb, receipt.result_hash, summary).await
+    }
+
+    /// The signed order of a hire, the same after every restart.
+    async fn ordered(
+        &self,
+        open: &Open,
+        escrow_id: DealId,
+        verb: EscrowVerb,
+        result_hash: Option<Hash32>,
+        verification: Option<VerificationSummary>,
+    ) -> Result<EscrowOrder, HireError> {
+        if let Some(order) = &open.order {
+            return Ok(order.clone());
+        }
+        let mut order = EscrowOrder {
+            escrow_id,
+            verb,
+            by: self.agent_id(),
+            result_hash,
+            verification,
+            issued_at: self.now(),
+            signature: None,
+        };
+        let signed = order.sign(&self.inner.config.wallet);
+        signed.map_err(|error| HireError::Sign(error.to_string()))?;
+        let entry = Entry::EscrowOrdered { id: open.intent.id, order: Box::new(order.clone()) };
+        self.record(entry).await?;
+        Ok(order)
+    }
+
+    /// Sends an order. If the time was over before it came, the money is back already.
+    async fn send_order(&self, open: &Open, order: &EscrowOrder) -> (EscrowEnd, Option<String>) {
+        let desk = self.desk(&open.intent.listing.mode());
+        let answer = match desk.order(order).await {
+            Err(error) if !error.retryable => desk.escrow(order.escrow_id).await.map_err(|_| error),
+            answer => answer,
+        };
+        match answer {
+            Ok(escrow) => (end_of(&escrow), None),
+            Err(error) => {
+                let status = "HELD".to_owned();
+                let end = EscrowEnd { escrow_id: order.escrow_id, status, reason: None };
+                (end, Some(error.to_string()))
+            }
+        }
+    }
+
+    /// Gets money back for which nothing came: by order after a delivery, by time before one.
+    async fn take_back(&self, open: &Open, escrow_id: DealId) -> Result<HireEscrow, HireError> {
+        let desk = self.desk(&open.intent.listing.mode());
+        let escrow = desk.escrow(escrow_id).await?;
+        if escrow.status != EscrowStatus::Held {
+            return Ok(escrow);
+        }
+        let asked = match escrow.delivered_at {
+            Some(_) => {
+                let verb = EscrowVerb::Refund;
+                let order = self.ordered(open, escrow_id, verb, None, None).await?;
+                desk.order(&order).await
+            }
+            None => desk.timeout_refund(escrow_id).await,
+        };
+        match asked {
+            Err(error) if error.retryable => Err(error.into()),
+            Err(_) => Ok(desk.escrow(escrow_id).await?),
+            Ok(escrow) => Ok(escrow),
+        }
+    }
+
+    /// Says in public what came of it, and gets the right to one rating.
+    async fn counter_sign(
+        &self,
+        open: &Open,
+        receipt: &Receipt,
+        opinion: Opinion,
+    ) -> Result<Result<CounterSigned, DeskError>, HireError> {
+        let signature = match &open.counter_signature {
+            Some(signature) => signature.clone(),
+            None => self.signed_opinion(open, receipt, opinion).await?,
+        };
+        // Receipts are where the money is.
+        let desk = self.desk(&open.intent.listing.mode());
+        let mut answer = desk.countersign(&signature).await;
+        if answer.as_ref().is_err_and(|error| error.not_found) {
+            // The seller died before it told the node; its word is signed, so the buyer can.
+            if let Err(error) = desk.submit_receipt(receipt).await {
+                return Ok(Err(error));
+            }
+            answer = desk.countersign(&signature).await;
+        }
+        Ok(answer)
+    }
+
+    async fn signed_opinion(
+        &self,
+        open: &Open,
+        receipt: &Receipt,
+        opinion: Opinion,
+    ) -> Result<CounterSignature, HireError> {
+        let not_signable = |error: &dyn ToString| HireError::Sign(error.to_string());
+        let mut signature = CounterSignature {
+            hire_id: receipt.hire_id.clone(),
+            receipt_hash: receipt.hash().map_err(|error| not_signable(&error))?,
+            buyer: self.agent_id(),
+            verification: opinion.verification,
+            verifiable: opinion.verifiable,
+            verification_version: opinion.version,
+            latency_ms: opinion.latency_ms,
+            dispute: opinion.dispute,
+            reason: opinion.reason,
+            signed_at: self.now(),
+            signature: None,
+        };
+        signature.sign(&self.inner.config.wallet).map_err(|error| not_signable(&error))?;
+        let id = open.intent.id;
+        let entry = Entry::Countersigned { id, signature: Box::new(signature.clone()) };
+        self.record(entry).await?;
+        Ok(signature)
+    }
+}
+
+fn end_of(escrow: &HireEscrow) -> EscrowEnd {
+    let status = match escrow.status {
+        EscrowStatus::Held => "HELD",
+        EscrowStatus::Released => "RELEASED",
+        EscrowStatus::Refunded => "REFUNDED",
+    };
+    EscrowEnd {
+        escrow_id: escrow.escrow_id,
+        status: status.to_owned(),
+        reason: escrow.reason.clone(),
+    }
+}
+
+fn failed_checks(verification: &Verification) -> String {
+    let failed = verification.checks.iter().filter(|check| !check.passed);
+    let names: Vec<&str> = failed.map(|check| check.name.as_str()).collect();
+    format!("failed: {}", names.join(", ")).chars().take(REASON_CHARS_MAX).collect()
+}

@@ -1,0 +1,125 @@
+//! Who could do it, and who of them is what it says.
+
+use skep_base::Amount;
+use skep_wire::hire::{Found, PaymentMode, Search, Usdc};
+
+use super::{Buyer, HireError, HireOrder, PaymentChoice, Refusal, desk::DeskError};
+
+/// Sellers that are looked at for one order.
+const FOUND_MAX: u32 = 20;
+
+impl Buyer {
+    /// Those that the node knows, best first.
+    pub(super) async fn candidates(&self, order: &HireOrder) -> Result<Vec<Found>, HireError> {
+        let node = &self.inner.config.node;
+        if let Some(id) = order.listing {
+            return Ok(vec![node.listing(id).await.map_err(DeskError::from)?]);
+        }
+        let free_only = order.max_price == Amount::ZERO;
+        let search = Search {
+            capability: Some(order.capability.clone()),
+            max_price_usdc: (!free_only).then(|| Usdc::from(order.max_price)),
+            max_latency_ms: order.max_latency_ms,
+            payment_mode: match &order.payment {
+                PaymentChoice::Require(mode) => Some(mode.to_string()),
+                PaymentChoice::Escrow => Some("platform_escrow:*".to_owned()),
+                PaymentChoice::Any | PaymentChoice::Prefer(_) => None,
+            },
+            first_call_free: free_only.then_some(true),
+            agent_id: order.agent,
+            limit: Some(FOUND_MAX),
+            ..Search::default()
+        };
+        self.tell(|| format!("looking for {}", order.capability));
+        let answer = node.search(&search).await.map_err(DeskError::from)?;
+        let mut found = answer.agents;
+        if found.is_empty() {
+            return Err(HireError::NobodyFound {
+                capability: order.capability.clone(),
+                available: answer.available_capabilities.unwrap_or_default(),
+            });
+        }
+        if let PaymentChoice::Prefer(preferred) = &order.payment {
+            found.sort_by_key(|found| found.listing.mode() != *preferred);
+        }
+        Ok(found)
+    }
+
+    /// What a listing would cost, if it is what was asked for. The node's word is not enough: the
+    /// seller must have signed it (decision 19).
+    pub(super) async fn judge_listing(
+        &self,
+        found: &Found,
+        order: &HireOrder,
+        quoted: Option<Amount>,
+    ) -> Result<Result<Amount, Refusal>, HireError> {
+        Ok(match self.judge_words(found, order, quoted) {
+            Ok(price) => match found.listing.mode() {
+                PaymentMode::PlatformEscrow(name) => {
+                    let rail = self.rail(&PaymentMode::Direct).await?;
+                    match rail.escrow_provider == name {
+                        true => Ok(price),
+                        false => Err(Refusal::UnknownEscrow(name)),
+                    }
+                }
+                PaymentMode::CustomEscrow(url)
+                    if !self.inner.config.custom_escrows.contains(&url) =>
+                {
+                    Err(Refusal::UnknownEscrow(url))
+                }
+                _ => Ok(price),
+            },
+            Err(refusal) => Err(refusal),
+        })
+    }
+
+    fn judge_words(
+        &self,
+        found: &Found,
+        order: &HireOrder,
+        quoted: Option<Amount>,
+    ) -> Result<Amount, Refusal> {
+        let listing = &found.listing;
+        let wrong = |what| Err(Refusal::WrongListing(what));
+        listing.check().map_err(|error| Refusal::ForgedListing(error.to_string()))?;
+        if found.agent_id != listing.agent_id || found.listing_id != listing.id() {
+            return wrong("the node names it wrongly");
+        }
+        if listing.capability != order.capability {
+            return wrong("it is another capability");
+        }
+        if order.listing.is_some_and(|id| id != found.listing_id)
+            || order.agent.is_some_and(|agent| agent != found.agent_id)
+        {
+            return wrong("it is another seller's");
+        }
+        let me = self.agent_id();
+        if listing.agent_id == me || listing.payee() == me {
+            return wrong("it is the buyer's own");
+        }
+        if listing.currency.as_deref().is_some_and(|currency| currency != "USDC") {
+            return wrong("it is not in USDC");
+        }
+        let mode = listing.mode();
+        let fits = match &order.payment {
+            PaymentChoice::Any | PaymentChoice::Prefer(_) => true,
+            PaymentChoice::Require(wanted) => mode == *wanted,
+            PaymentChoice::Escrow => mode.is_escrow(),
+        };
+        if !fits {
+            return wrong("it is paid in another way");
+        }
+        if order.max_latency_ms.is_some_and(|most| listing.max_latency_ms > most) {
+            return wrong("it takes too long");
+        }
+        let price = quoted.unwrap_or_else(|| listing.price_usdc.amount());
+        let free_only = order.max_price == Amount::ZERO;
+        if free_only && listing.first_call_free != Some(true) {
+            return Err(Refusal::NotFree);
+        }
+        if !free_only && price > order.max_price {
+            return Err(Refusal::OverPrice { price, max: order.max_price });
+        }
+        Ok(price)
+    }
+}

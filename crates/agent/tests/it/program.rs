@@ -1,0 +1,95 @@
+use std::{fs, sync::Arc, time::Duration};
+
+use serde_json::json;
+use skep_agent::seller::{JobContext, ProgramWork, STDOUT_LEN_MAX, Work, WorkError};
+use skep_base::AgentId;
+
+use crate::stage::{PRICE, World, script, until};
+
+fn context(limit: Duration) -> JobContext {
+    JobContext {
+        hire_id: "rcpt_1".to_owned(),
+        capability: "custom.test.a".to_owned(),
+        buyer: AgentId([1; 20]),
+        time_limit: limit,
+    }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_program_gets_its_parameters_and_nothing_of_this_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+input=$(cat); touch left-behind
+printf '{"in":%s,"env":"%s","dir":"%s"}' "$input" "$(env | cut -d= -f1 | sort | xargs)" "$PWD""#;
+    let work = ProgramWork::new(script(folder.path(), text), vec![]);
+    let result = work.run(json!({ "a": 1 }), context(LONG)).await.unwrap();
+    assert_eq!(result["in"], json!({ "a": 1 }));
+    let names = result["env"].as_str().unwrap().split(' ');
+    // The shell adds some of its own.
+    let own = ["LANG", "PATH", "SKEP_CAPABILITY", "OLDPWD", "PWD", "SHLVL", "_"];
+    let foreign: Vec<&str> = names.filter(|name| !own.contains(name)).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    let dir = result["dir"].as_str().unwrap();
+    assert!(!std::path::Path::new(dir).exists(), "its folder is gone with what it wrote");
+}
+
+#[tokio::test]
+async fn programs_that_misbehave_are_stopped_with_all_that_they_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let run = async |text: &str, limit| {
+        let text = text.replace("PID", &pid.display().to_string());
+        let work = ProgramWork::new(script(folder.path(), &text), vec![]);
+        work.run(json!({}), context(limit)).await
+    };
+    let gone = async || {
+        let number = fs::read_to_string(&pid).unwrap();
+        let stat = format!("/proc/{}/stat", number.trim());
+        let lives = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        until("its child is gone", async || (!lives()).then_some(())).await;
+    };
+    let limit = Duration::from_millis(700);
+    let slow = run("sleep 1000 & echo $! > PID; wait", limit).await;
+    assert_eq!(slow, Err(WorkError::TimedOut(limit)));
+    gone().await;
+    let flood = run("sleep 1000 & echo $! > PID; yes", LONG).await;
+    assert_eq!(flood, Err(WorkError::TooLong { max: STDOUT_LEN_MAX }));
+    gone().await;
+    let left = run("sleep 1000 & echo $! > PID; echo '{}'", LONG).await;
+    assert_eq!(left, Ok(json!({})), "what it leaves behind holds nobody up");
+    gone().await;
+    let talks = "yes complaint | head -c 1000000 >&2; echo the end >&2; exit 7";
+    assert_eq!(run(talks, LONG).await, Err(WorkError::Failed("the end".to_owned())));
+    assert!(matches!(run("echo hello", LONG).await, Err(WorkError::NotJson(_))));
+    assert!(matches!(run("exec 0<&-; echo 1", LONG).await, Ok(_)), "it need not read");
+    let missing = ProgramWork::new("/no/such/program", vec![]);
+    let missing = missing.run(json!({}), context(LONG)).await;
+    assert!(matches!(missing, Err(WorkError::NotStarted(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_goes_wrong_costs_nothing_and_is_not_tried_again() {
+    let world = World::new().await;
+    let buyer = world.buyer(1);
+    for (text, status, code) in [
+        ("echo garbage", 502, "bad_output"),
+        ("exit 1", 502, "work_failed"),
+        ("sleep 1000", 504, "work_timeout"),
+    ] {
+        let mut offer = world.offer();
+        offer.max_latency_ms = 500;
+        offer.work = Arc::new(ProgramWork::new(script(world.folder.path(), text), vec![]));
+        let shop = world.open(offer).await;
+        let hire = buyer.hire(json!({}));
+        let payment = buyer.payment(&hire, &shop.hire(&hire).await);
+        let failed = shop.pay(&hire, &payment).await;
+        assert_eq!((failed.status, failed.code()), (status, code));
+        let again = shop.pay(&hire, &payment).await;
+        assert_eq!((again.status, again.code()), (status, code));
+        shop.close().await;
+    }
+    assert_eq!(world.bank.balance(buyer.id()), 1_000_000, "a price of {PRICE} was never taken");
+    assert_eq!(world.bank.with(|books| books.settles), 0);
+}

@@ -1,0 +1,57 @@
+//! JPEG: what buyers send in and what may come back enlarged.
+
+use std::io::Cursor;
+
+use zune_jpeg::{
+    JpegDecoder,
+    zune_core::{colorspace::ColorSpace, options::DecoderOptions},
+};
+
+use super::{Picture, SIDE_MAX};
+
+/// A progressive picture is drawn over itself this often at most.
+const SCANS_MAX: usize = 16;
+
+pub(super) fn has_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xd8, 0xff])
+}
+
+/// Walks over the segments to the one that tells the size.
+pub(super) fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        while *bytes.get(at)? == 0xff && *bytes.get(at + 1)? == 0xff {
+            at += 1;
+        }
+        let &[0xff, marker] = bytes.get(at..at + 2)? else { return None };
+        let short = |at: usize| {
+            let pair = bytes.get(at..at + 2)?.try_into().ok()?;
+            Some(u32::from(u16::from_be_bytes(pair)))
+        };
+        match marker {
+            // Tables of codes and of arithmetic stand among the numbers of the frames.
+            0xc4 | 0xc8 | 0xcc => {}
+            0xc0..=0xcf => return Some((short(at + 7)?, short(at + 5)?)),
+            0xd9 | 0xda => return None,
+            _ => {}
+        }
+        let length = short(at + 2)?;
+        if length < 2 {
+            return None;
+        }
+        at += 2 + length as usize;
+    }
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
+    let options = DecoderOptions::new_safe()
+        .set_max_width(SIDE_MAX as usize)
+        .set_max_height(SIDE_MAX as usize)
+        .set_strict_mode(true)
+        .jpeg_set_max_scans(SCANS_MAX)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
+    let samples = decoder.decode().map_err(|error| format!("{error:?}"))?;
+    let info = decoder.info().ok_or("it has no size")?;
+    Picture::new(u32::from(info.width), u32::from(info.height), 3, samples)
+}

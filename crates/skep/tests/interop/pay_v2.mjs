@@ -1,0 +1,21 @@
+// Pays whatever a URL asks for with the x402 client of version 2, as it is published.
+// Usage: PRIVATE_KEY=0x… node pay_v2.mjs URL BODY
+import { wrapFetchWithPayment, x402Client, decodePaymentResponseHeader } from "@x402/fetch";
+import { ExactEvmScheme } from "@x402/evm/exact/client";
+import { privateKeyToAccount } from "viem/accounts";
+
+const [url, body] = process.argv.slice(2);
+const account = privateKeyToAccount(process.env.PRIVATE_KEY);
+const client = new x402Client().register("eip155:*", new ExactEvmScheme(account));
+const pay = wrapFetchWithPayment(fetch, client);
+const response = await pay(url, {
+  method: "POST",
+  headers: { "content-type": "application/json" },
+  body,
+});
+const header = response.headers.get("payment-response");
+console.log(JSON.stringify({
+  status: response.status,
+  settled: header ? decodePaymentResponseHeader(header) : null,
+  body: await response.json(),
+}));
