@@ -34,7 +34,6 @@ use tokio::{
 use self::{book::Book, door::Gate, offer::Shelf, refusal::Refusal, till::Till};
 pub use self::{
     book::{COMPACT_ABOVE, REMEMBERED},
-    checks::Checker,
     door::{BODY_LEN_MAX, RATE_BURST, RATE_PER_SECOND},
     forward::{ForwardError, ForwardWork},
     offer::{FREE_PER_DAY_DEFAULT, MAX_LATENCY_MS_DEFAULT, Offer, OfferError, SEATS_DEFAULT},
@@ -42,6 +41,7 @@ pub use self::{
     till::TillError,
     work::{Boxed, Brief, JobContext, Offered, Scoped, Work, WorkError, work_fn},
 };
+pub use crate::buyer::{Checker, Taxonomy};
 use crate::journal::JournalError;
 
 /// How often listings are published again, so that the registry sees that the seller lives.
@@ -69,7 +69,7 @@ pub struct SellerConfig {
     /// For addresses that buyers name.
     pub egress: Egress,
     /// Looks at results before they are sold.
-    pub checker: Checker,
+    pub checker: Arc<dyn Checker>,
     pub clock: Arc<dyn Clock>,
     /// Quotes only for those who sign their question.
     pub clarify_signed_only: bool,
@@ -117,7 +117,7 @@ pub(crate) struct Shop {
     book: Book,
     gate: Gate,
     egress: Egress,
-    checker: Checker,
+    checker: Arc<dyn Checker>,
     clock: Arc<dyn Clock>,
     node: Client,
     clarify_signed_only: bool,

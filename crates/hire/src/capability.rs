@@ -153,7 +153,9 @@ fn params_fit(capability: &Capability, version: &str, params: &Value) -> Result<
     if !problems.is_empty() {
         return Err(problems);
     }
-    image::input_fits(capability.kind, params).map_err(|problem| vec![problem])
+    image::input_fits(capability.kind, params)
+        .and_then(|()| page::input_fits(capability.kind, params))
+        .map_err(|problem| vec![problem])
 }
 
 /// 8.1: looks at a result. Deterministic, without I/O, and quick for the largest result that the

@@ -4,7 +4,8 @@
 //! [`Egress`] is the only way from this project to an address that somebody else chose (decision
 //! 34): it refuses private networks whatever name or redirect leads there, and caps size and time.
 //! [`Engines`] answers a VCAP verification request with what was found and a log of how (3.5, 6);
-//! signing that and sending it back is the verifier's part.
+//! signing that and sending it back is the verifier's part. [`Checker`] runs the checks of SHP's
+//! capabilities, those that take files apart in a process of their own.
 //!
 //! ```
 //! use skep_probe::{Egress, Policy};
@@ -21,10 +22,12 @@
 mod engine;
 
 pub mod browser;
+pub mod checker;
 pub mod egress;
 pub mod gateway;
 
 pub use self::{
+    checker::Checker,
     egress::{Egress, EgressError, Fetched, Lookup, Policy, Request},
     engine::{ApiKey, Engines, Examination, LlmConfig, LlmStyle, known_offers},
 };

@@ -16,6 +16,8 @@ mod browser_guard;
 mod browser_limits;
 #[path = "it/browser_site.rs"]
 mod browser_site;
+#[path = "it/checker.rs"]
+mod checker;
 #[path = "it/composite.rs"]
 mod composite;
 #[path = "it/egress.rs"]

@@ -6,7 +6,7 @@ mod judge;
 mod list;
 mod offer;
 mod settlement;
-mod span;
+pub mod span;
 mod status;
 pub mod words;
 

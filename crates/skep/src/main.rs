@@ -2,6 +2,9 @@
 
 mod agent;
 mod bench;
+mod budget;
+mod check;
+mod clarify;
 mod client;
 mod conformance;
 mod deal;
@@ -9,6 +12,7 @@ mod demo;
 mod egress;
 mod engines;
 mod gateway;
+mod hire;
 mod keys;
 mod ledger;
 mod listing;
@@ -64,6 +68,7 @@ enum Command {
     Agent(agent::AgentArgs),
     Operator(agent::OperatorArgs),
     Wallet(wallet::WalletArgs),
+    Budget(budget::BudgetArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
     Listing(listing::ListingArgs),
@@ -71,8 +76,11 @@ enum Command {
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
+    Check(check::CheckArgs),
     Verifier(verifier::VerifierArgs),
     Sell(sell::SellArgs),
+    Hire(Box<hire::HireArgs>),
+    Clarify(clarify::ClarifyArgs),
     Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
@@ -101,9 +109,19 @@ enum ConfigCommand {
     Show,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
+    // What strangers' files are taken apart in has no threads and no rights.
+    if let Command::Check(args) = &cli.command
+        && args.is_child()
+    {
+        return check::child();
+    }
+    start(cli)
+}
+
+#[tokio::main]
+async fn start(cli: Cli) -> ExitCode {
     let mut out = io::stdout();
     match run(cli, &mut out).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -147,6 +165,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Agent(args) => with_settings!(args),
         Command::Operator(args) => with_settings!(args),
         Command::Wallet(args) => with_settings!(args),
+        Command::Budget(args) => with_settings!(args),
         Command::Deal(args) => with_settings!(args),
         Command::Review(args) => with_settings!(args),
         Command::Listing(args) => with_settings!(args),
@@ -158,11 +177,14 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             args.run(&settings, json, out).await
         }
         Command::Proof(args) => with_settings!(args),
+        Command::Check(args) => args.run(json, out).await,
         Command::Verifier(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
+        Command::Hire(args) => with_settings!(args),
+        Command::Clarify(args) => with_settings!(args),
         Command::Sell(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;

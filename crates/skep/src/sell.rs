@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use skep_agent::{
     path::keys_path,
     seller::{
-        Checker, FREE_PER_DAY_DEFAULT, ForwardWork, MAX_LATENCY_MS_DEFAULT, Offer, ProgramWork,
-        REPUBLISH, SEATS_DEFAULT, Sale, Seller, SellerConfig, SellerHandle, Work,
+        FREE_PER_DAY_DEFAULT, ForwardWork, MAX_LATENCY_MS_DEFAULT, Offer, ProgramWork, REPUBLISH,
+        SEATS_DEFAULT, Sale, Seller, SellerConfig, SellerHandle, Taxonomy, Work,
     },
 };
 use skep_base::AgentId;
@@ -128,7 +128,7 @@ impl SellArgs {
             behind_proxy: self.behind_proxy,
             journal,
             egress: Egress::new(egress::policy(self.dev))?,
-            checker: checker()?,
+            checker: Arc::new(Taxonomy),
             clock: Arc::new(SystemClock),
             clarify_signed_only: self.clarify_signed_only,
         };
@@ -224,11 +224,6 @@ impl SellArgs {
         }
         Ok(out.flush()?)
     }
-}
-
-/// What looks at results before they are sold.
-fn checker() -> Result<Checker> {
-    Ok(Checker)
 }
 
 /// A registry takes listings of agents that it knows.

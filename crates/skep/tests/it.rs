@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
 
+#[path = "it/check.rs"]
+mod check;
 #[path = "it/cli.rs"]
 mod cli;
 #[path = "it/deal_kills.rs"]

@@ -9,6 +9,7 @@ use skep_wire::hire::{
 };
 
 use super::{
+    Checker,
     book::Book,
     checks,
     entry::Known,
@@ -51,6 +52,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) seller: AgentId,
     pub(crate) shelf: &'a Shelf,
     pub(crate) book: &'a Book,
+    pub(crate) checker: &'a dyn Checker,
     pub(crate) now: Timestamp,
 }
 
@@ -173,7 +175,7 @@ impl Reader<'_> {
     ) -> Result<Asked, Refusal> {
         let mut wares = self.shelf.get(&request.capability).cloned().unwrap_or_default();
         if let Some(first) = wares.first()
-            && let Err(errors) = checks::check_params(&first.offer, &request.params)
+            && let Err(errors) = checks::check_params(self.checker, &first.offer, &request.params)
         {
             let detail = "the parameters are not what this capability takes";
             return Err(Refusal::new(400, "bad_params", detail).with_errors(errors));

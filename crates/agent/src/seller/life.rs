@@ -147,7 +147,8 @@ impl Shop {
                 return self.fail(known, status, code, &error.to_string()).await;
             }
         };
-        let verification = checks::verify(&self.checker, &ware.offer, &hire.params, &result).await;
+        let verification =
+            checks::verify(self.checker.as_ref(), &ware.offer, &hire.params, &result).await;
         if verification.failed() {
             let bad: Vec<&str> = verification
                 .checks

@@ -93,7 +93,8 @@ impl Offer {
 
     fn check(&self) -> Result<(), OfferError> {
         let capability = self.capability.clone();
-        if let Err(reason) = super::checks::check_id(&capability) {
+        let version = self.verification_version.as_deref();
+        if let Err(reason) = super::checks::check_promise(&capability, version) {
             return Err(OfferError::Capability { capability, reason });
         }
         if self.price.amount().is_zero() {

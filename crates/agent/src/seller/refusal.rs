@@ -53,7 +53,7 @@ impl IntoResponse for Refusal {
             status: self.status,
             code: self.code.into_owned(),
             detail: self.detail,
-            retryable: self.retry_after_s.is_some() || self.status >= 500,
+            retryable: self.retry_after_s.is_some(),
             request_id: None,
             required_tier: None,
             tier: None,

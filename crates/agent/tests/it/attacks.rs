@@ -128,12 +128,11 @@ async fn one_hire_sent_many_times_at_once_runs_and_is_paid_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_asks_too_often_waits_and_the_door_proves_whose_it_is() {
     let world = World::new().await;
-    let shop = world.open_with(vec![world.offer()], |config| {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        config.listen = port;
-        config.endpoint = Some(format!("http://{port}/deep/{{path}}/"));
-    });
-    let shop = shop.await;
+    let shop = world
+        .open_with(vec![world.offer()], |config| {
+            config.endpoint = Some("http://seller.test/deep/{path}/".to_owned());
+        })
+        .await;
     let proof = shop.get("/.well-known/swarmwage-verify?nonce=12345678").await;
     let proof: skep_wire::hire::EndpointProof = serde_json::from_value(proof.body).unwrap();
     proof.check_signature().unwrap();

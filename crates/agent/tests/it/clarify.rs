@@ -58,7 +58,7 @@ async fn a_quote_is_honoured_for_its_parameters_its_buyer_and_its_time() {
     let shop = world.open(offer(&world)).await;
     let done = shop.bought(&buyer, &hire(&buyer, json!({ "words": 9 }))).await;
     assert_eq!(done.status, 200, "{done:?}");
-    assert_eq!(done.body["receipt"]["price_paid_usdc"], "0.06");
+    assert_eq!(done.body["receipt"]["price_paid_usdc"], "0.060000");
     assert_eq!(done.body["protocol"], PROTOCOL_CLARIFY);
     assert_eq!(world.bank.balance(buyer.id()), 1_000_000 - 60_000);
     world.clock.advance(Duration::from_secs(601));

@@ -13,7 +13,7 @@ use std::{
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use skep_agent::seller::{Checker, Offer, ProgramWork, Seller, SellerConfig, SellerHandle};
+use skep_agent::seller::{Offer, ProgramWork, Seller, SellerConfig, SellerHandle, Taxonomy};
 use skep_base::{AgentId, Amount, Clock, Hash32, Timestamp, wallet::WalletKey};
 use skep_probe::{Egress, Policy};
 use skep_sdk::{Client, Retries};
@@ -132,17 +132,20 @@ impl World {
             node: Client::new(&self.bank.url).unwrap().with_retries(Retries::NONE),
             offers,
             listen: "127.0.0.1:0".parse().unwrap(),
-            endpoint: None,
+            // Payments name it, and it outlives restarts.
+            endpoint: Some("http://seller.test".to_owned()),
             behind_proxy: false,
             journal: self.journal(),
             egress: Egress::new(policy).unwrap(),
-            checker: Checker::default(),
+            checker: Arc::new(Taxonomy),
             clock: self.clock.clone(),
             clarify_signed_only: false,
         };
         change(&mut config);
         let seller = Seller::open(config).await.unwrap();
-        let (url, handle) = (seller.endpoint().to_owned(), seller.handle());
+        let path = seller.endpoint().splitn(4, '/').nth(3).map(|path| format!("/{path}"));
+        let url = format!("http://{}{}", seller.local_addr(), path.unwrap_or_default());
+        let handle = seller.handle();
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(seller.serve(async {
             let _ = stopped.await;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How deep brackets may stand in one another.
 const DEPTH_MAX: usize = 64;
-/// Signs, numbers and names of one formula.
-const TOKENS_MAX: usize = 4096;
+/// Signs, numbers and names of one formula: a sum of so many is as deep as it is long.
+const TOKENS_MAX: usize = 2048;
 /// 171! is no double any more.
 const FACTORIAL_MAX: f64 = 170.0;
 

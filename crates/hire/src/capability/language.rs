@@ -88,11 +88,19 @@ const LETTERS_MIN_V1: usize = 16;
 const LETTERS_SURE: usize = 80;
 /// How sure v1 must be, from 0 to 1.
 const CONFIDENCE_MIN: f64 = 0.1;
+/// A Chinese, Japanese or Korean sign is worth so many letters here.
+const DENSE: usize = 3;
 /// So many characters of a text are looked at, from three places.
 const LOOKED_AT: usize = 6000;
 
 pub(super) fn is_code(word: &str) -> bool {
     word.len() == 2 && CODES.split_whitespace().any(|code| code == word)
+}
+
+/// Chinese, Japanese and Korean signs.
+pub(super) fn is_dense(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7af}' | '\u{20000}'..='\u{2fa1f}')
 }
 
 /// What can be said about a text's language.
@@ -106,10 +114,9 @@ pub(super) enum Heard {
 
 /// Whether a text is in the language.
 pub(super) fn hear(text: &str, code: &str, strict: bool) -> Heard {
-    let letters = text.chars().filter(|c| c.is_alphabetic()).count();
-    // One sign of these writings says more than one letter.
-    let dense = matches!(code, "ja" | "zh" | "ko");
-    let letters = if dense { letters * 3 } else { letters };
+    // One sign of a dense writing says more than one letter.
+    let letters = text.chars().filter(|c| c.is_alphabetic());
+    let letters: usize = letters.map(|c| if is_dense(c) { DENSE } else { 1 }).sum();
     let least = if strict { LETTERS_MIN_V1 } else { LETTERS_MIN_V0 };
     if letters < least {
         return Heard::Open("the text is too short to tell its language");

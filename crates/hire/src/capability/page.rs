@@ -1,16 +1,21 @@
 //! What was taken from a page.
 
-use jsonschema::PatternOptions;
+use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::{
     NotVerifiable, currency,
     findings::Job,
     lookup::{is_time, is_web_url},
+    taxonomy::Kind,
 };
 
 /// A buyer's own schema, in bytes.
-const SCHEMA_LEN_MAX: usize = 16 * 1024;
+const SCHEMA_LEN_MAX: usize = 8 * 1024;
+/// Patterns in it.
+const PATTERNS_MAX: usize = 16;
+/// What is held against it, in bytes: every part of the one may meet every part of the other.
+const DATA_LEN_MAX: usize = 1024 * 1024;
 /// A pattern of it, compiled, in bytes.
 const PATTERN_SIZE_MAX: usize = 256 * 1024;
 /// `description_short`, in characters.
@@ -61,6 +66,42 @@ fn is_conventional(name: &str, value: &Value) -> bool {
     }
 }
 
+/// Whether a seller can be held to the schema that came in.
+pub(super) fn input_fits(kind: Kind, params: &Value) -> Result<(), String> {
+    match &params["schema"] {
+        schema if kind == Kind::Scrape && !schema.is_null() => compile(schema).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// A schema that costs what its length says: without references it cannot go round in circles.
+fn compile(schema: &Value) -> Result<Validator, String> {
+    if schema.to_string().len() > SCHEMA_LEN_MAX {
+        return Err(format!("schema: it is longer than {SCHEMA_LEN_MAX} bytes"));
+    }
+    let (mut open, mut patterns) = (vec![schema], 0);
+    while let Some(value) = open.pop() {
+        if let Value::Object(fields) = value {
+            if let Some(key) = fields.keys().find(|key| key.ends_with("ef") && key.starts_with('$'))
+            {
+                return Err(format!("schema: {key} is not allowed"));
+            }
+            patterns += usize::from(fields.contains_key("pattern"));
+            let keyed = fields.get("patternProperties").and_then(Value::as_object);
+            patterns += keyed.map_or(0, serde_json::Map::len);
+            open.extend(fields.values());
+        }
+        open.extend(value.as_array().into_iter().flatten());
+    }
+    if patterns > PATTERNS_MAX {
+        return Err(format!("schema: it has more than {PATTERNS_MAX} patterns"));
+    }
+    let patterns =
+        PatternOptions::regex().size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX);
+    let options = jsonschema::options().offline().with_pattern_options(patterns);
+    options.build(schema).map_err(|error| format!("schema: {error}"))
+}
+
 /// data.scrape.json: v0 looks for the fields that the buyer's schema asks for, v1 holds the data
 /// against the whole schema.
 pub(super) fn scraped(job: &mut Job<'_>) -> Result<(), NotVerifiable> {
@@ -75,16 +116,13 @@ pub(super) fn scraped(job: &mut Job<'_>) -> Result<(), NotVerifiable> {
         job.check("not_empty", !empty, || "there is nothing".to_owned());
         return Ok(());
     }
-    if schema.to_string().len() > SCHEMA_LEN_MAX {
-        return Err(NotVerifiable(format!("the schema is longer than {SCHEMA_LEN_MAX} bytes")));
+    let length = data.to_string().len();
+    let why = || format!("{length} bytes, and {DATA_LEN_MAX} are the limit");
+    if !job.check("data_size", length <= DATA_LEN_MAX, why) {
+        return Ok(());
     }
     if job.strict {
-        let patterns =
-            PatternOptions::regex().size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX);
-        let validator = jsonschema::options().offline().with_pattern_options(patterns);
-        let validator = validator
-            .build(schema)
-            .map_err(|error| NotVerifiable(format!("the schema in the params: {error}")))?;
+        let validator = compile(schema).map_err(NotVerifiable)?;
         let problem = validator.validate(data).map_err(|error| error.masked().to_string());
         job.take("fits_the_schema", problem);
         return Ok(());

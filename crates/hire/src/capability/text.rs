@@ -134,12 +134,15 @@ fn not_repetitive(job: &mut Job<'_>, text: &str) {
     job.check("not_repetitive", fine, why);
 }
 
+/// Characters, those of dense writings counted twice: one of them says what several letters say.
 fn count(text: &str) -> u64 {
-    text.chars().count() as u64
+    text.chars().map(|c| if language::is_dense(c) { 2 } else { 1 }).sum()
 }
 
+/// Words; where writing has no spaces, each sign counts as one.
 fn words(text: &str) -> u64 {
-    text.split_whitespace().count() as u64
+    let of = |word: &str| (word.chars().filter(|c| language::is_dense(*c)).count() as u64).max(1);
+    text.split_whitespace().map(of).sum()
 }
 
 /// The longer words, which carry what a text is about.

@@ -73,6 +73,17 @@ fn a_new_user_comes_from_keys_to_money() {
     assert_eq!(wallet["balances"][0]["available"]["amount_minor"], "12500000");
     let line = run(&["wallet", "history", "--json"]);
     assert_eq!(line["money"]["amount"], "12.50");
+    let stranger = "0x00000000000000000000000000000000000000aa";
+    let funded = run(&["wallet", "fund", "1", "--to", stranger, "--json"]);
+    assert_eq!(funded["to"], format!("wallet:{stranger}:USDC"));
+    let token = run(&["budget", "issue", "5.00", "--lasts", "1h", "--register", "--json"]);
+    let token: skep_wire::hire::BudgetToken = serde_json::from_value(token).unwrap();
+    let id = token.id().unwrap().to_string();
+    let part = ["--agent", stranger, "--parent", &id, "--lasts", "30m", "--register"];
+    run(&[&["budget", "issue", "2"], &part[..]].concat());
+    let budget = run(&["budget", "show", &id, "--json"]);
+    assert_eq!(budget["left_minor"], "3000000");
+    assert_eq!(budget["delegated_minor"], "2000000");
     let rotated = run(&["keys", "rotate", "--json"]);
     assert_ne!(rotated["public_key"], made["public_key"], "{rotated}");
     let agent = run(&["agent", "show", "--json"]);
@@ -85,7 +96,7 @@ fn a_new_user_comes_from_keys_to_money() {
     run(&["wallet", "fund", "1", "--json"]);
     let report = run(&["ledger", "audit", "--json"]);
     assert_eq!(report["problem_count"], 0);
-    assert_eq!(report["transfers"], 2);
+    assert_eq!(report["transfers"], 3);
 }
 
 #[test]
@@ -164,6 +175,8 @@ fn every_command_shows_an_example() {
         "wallet balance",
         "wallet fund",
         "wallet history",
+        "budget issue",
+        "budget show",
         "ledger audit",
         "bench",
         "config show",

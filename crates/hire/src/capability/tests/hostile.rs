@@ -1,11 +1,11 @@
 //! Results that are made to hurt.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{
-    super::is_shallow,
+    super::{check_params, is_shallow},
     fails,
     made::{self, JPEG, TONE, b64},
     verify,
@@ -69,6 +69,23 @@ fn towers_and_entities_are_refused_and_nothing_panics() {
     let powers = "x^".repeat(2000) + "x";
     fails(symbolic, "v0", &asked, &json!({"result": powers}), "result_parses");
 
+    // As long and as deep as a formula can be.
+    let x = json!({"expression": "x"});
+    for long in ["x+".repeat(1023) + "x", format!("x{}", "!".repeat(2047)), "-".repeat(2047) + "x"]
+    {
+        assert!(verify(symbolic, Some("v1"), &x, &json!({"result": long})).verifiable);
+    }
+
+    // A buyer's schema that would go round in circles is refused before anybody works.
+    let circle = json!({"url": "https://example.com", "schema": {"$ref": "#"}});
+    let scrape = "data.scrape.json";
+    assert!(check_params(scrape, Some("v1"), &circle).is_err());
+    assert!(!verify(scrape, Some("v1"), &circle, &json!({"data": {}})).verifiable);
+    let pattern = json!({"type": "object", "properties": {"a": {"pattern": "(a|aa)+$"}}});
+    let asked = json!({"url": "https://example.com", "schema": pattern});
+    let slow = json!({"data": {"a": "a".repeat(100_000) + "b"}});
+    fails(scrape, "v1", &asked, &slow, "fits_the_schema");
+
     // Whatever is done to a file, it is judged and not more.
     for (id, field, bytes, params) in [
         (
@@ -100,14 +117,20 @@ fn towers_and_entities_are_refused_and_nothing_panics() {
 fn the_largest_results_are_looked_at() {
     let mut slowest = (Duration::ZERO, "");
     for (id, params, result) in largest() {
-        let start = Instant::now();
+        let start = computed();
         let seen = verify(id, Some("v1"), &params, &result);
-        let took = start.elapsed();
+        let took = computed() - start;
         println!("{took:>10.1?}  {id}  {:?}", super::failed(&seen));
         slowest = slowest.max((took, id));
         assert!(seen.verifiable, "{seen:?}");
     }
     println!("slowest: {slowest:?}");
+}
+
+/// What this thread has computed so far, whoever else wants the machine.
+fn computed() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
 fn largest() -> Vec<(&'static str, Value, Value)> {
@@ -131,7 +154,7 @@ fn largest() -> Vec<(&'static str, Value, Value)> {
     let code = "def add(a, b):\n    return [x for x in (a, b)]\n\n".repeat(1390);
     let numbers: Vec<f64> = (0..100_000).map(|n| f64::from(n * 7919 % 1009)).collect();
     let path = "<path d='M0 0L9 9C1 2 3 4 5 6'/>".repeat(60_000);
-    let formula = "x*sin(x)+".repeat(400) + "1";
+    let formula = "x*sin(x)+".repeat(290) + "1";
     let area = "x*sin(x)+".repeat(28) + "1";
     let tangles = [
         ("code.generate.python.script", "["),

@@ -202,3 +202,38 @@ fn code_is_read_in_six_languages() {
         fails(&id, "v0", &params, &json!({"code": other}), "signature_matches");
     }
 }
+
+#[test]
+fn eleven_languages_are_told_apart() {
+    let said = [
+        ("en", "We would like to thank you for your order, which will arrive on Tuesday morning."),
+        ("it", "Vorremmo ringraziarvi per il vostro ordine, che arriverà martedì mattina presto."),
+        ("es", "Queremos agradecerle su pedido, que llegará el martes por la mañana a su casa."),
+        ("de", "Wir möchten Ihnen für Ihre Bestellung danken, die am Dienstagmorgen eintrifft."),
+        ("fr", "Nous vous remercions de votre commande, qui arrivera mardi matin chez vous."),
+        ("pt", "Gostaríamos de agradecer o seu pedido, que chegará na terça-feira de manhã."),
+        ("ja", "ご注文ありがとうございます。火曜日の朝に到着する予定です。"),
+        ("zh", "感谢您的订购，货物将于星期二上午送达您的住处，请注意查收。"),
+        ("ko", "주문해 주셔서 감사합니다. 화요일 아침에 도착할 예정입니다."),
+        ("ru", "Благодарим вас за заказ, который прибудет во вторник утром по вашему адресу."),
+        ("ar", "نشكركم على طلبكم الذي سيصل صباح يوم الثلاثاء إلى عنوانكم المسجل لدينا."),
+    ];
+    for (code, text) in said {
+        for (target, _) in said {
+            let id = format!("audio.translate.nl.{target}");
+            let params = json!({"audio_url": "https://example.com/a.ogg"});
+            for version in ["v0", "v1"] {
+                let result = json!({"text": text});
+                match code == target {
+                    true => passes(&id, version, &params, &result),
+                    false => fails(&id, version, &params, &result, "language_matches_text"),
+                }
+            }
+        }
+        // A translation into a dense writing is short, and not too short.
+        if code != "en" {
+            let id = format!("text.translate.en.{code}.fluent");
+            passes(&id, "v1", &json!({"text": said[0].1}), &json!({"text": text}));
+        }
+    }
+}
