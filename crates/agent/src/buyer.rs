@@ -21,6 +21,8 @@ mod finish;
 mod order;
 mod search;
 mod talk;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -72,6 +74,8 @@ const WINDOW_MS_MIN: u64 = 5_000;
 /// The first pause before a seller is asked again; it doubles.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A journal longer than this is made shorter when it is opened, in bytes.
+pub const COMPACT_ABOVE: u64 = 16 * 1024 * 1024;
 /// Callbacks that are kept for hires that do not know their number yet.
 const CALLBACKS_MAX: usize = 1000;
 
@@ -161,7 +165,7 @@ impl Buyer {
             Some(token) => Some((token.id().map_err(bad)?, token.limit())),
             None => None,
         };
-        let (journal, entries) = Journal::open::<Entry>(journal)?;
+        let (journal, book) = open_journal(journal)?;
         let egress = Egress::new(Policy {
             allow_loopback: config.allow_loopback,
             // Each call has a limit of its own below this one.
@@ -172,7 +176,7 @@ impl Buyer {
             config,
             egress,
             journal,
-            book: Mutex::new(Book::of(entries)),
+            book: Mutex::new(book),
             budget,
             rails: Mutex::default(),
             callbacks: Mutex::default(),
@@ -530,6 +534,19 @@ impl Drop for InHand {
             self.buyer.book().put_down(&self.id);
         }
     }
+}
+
+/// Opens the journal, and leaves out what is over if it has grown too long.
+fn open_journal(path: &Path) -> Result<(Journal, Book), JournalError> {
+    let (journal, entries) = Journal::open::<Entry>(path)?;
+    let book = Book::of(entries);
+    if journal.len().is_ok_and(|length| length <= COMPACT_ABOVE) {
+        return Ok((journal, book));
+    }
+    Journal::rewrite(path, &book.entries())?;
+    drop(journal);
+    let (journal, entries) = Journal::open::<Entry>(path)?;
+    Ok((journal, Book::of(entries)))
 }
 
 fn attempt(found: &Found, refusal: &Refusal, authorized: bool) -> Attempt {

@@ -6,8 +6,9 @@
 //! the disk together.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -62,7 +63,7 @@ impl Journal {
             .truncate(false)
             .open(path)
             .map_err(io)?;
-        if file.try_lock().is_err() {
+        if file.try_lock().is_err() || !is_at(&file, path) {
             return Err(JournalError::InUse { path: path.to_owned() });
         }
         let mut bytes = Vec::new();
@@ -135,6 +136,12 @@ impl Journal {
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+}
+
+/// Whether the path still leads to this file: a rewritten journal has another one in its place.
+fn is_at(file: &File, path: &Path) -> bool {
+    let name = |metadata: io::Result<Metadata>| metadata.map(|it| (it.dev(), it.ino())).ok();
+    name(file.metadata()) == name(std::fs::metadata(path))
 }
 
 fn line_of<T: Serialize>(entry: &T) -> Result<Vec<u8>, JournalError> {

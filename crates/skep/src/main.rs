@@ -4,6 +4,7 @@ mod agent;
 mod bench;
 mod budget;
 mod check;
+mod clarify;
 mod client;
 mod conformance;
 mod deal;
@@ -11,6 +12,7 @@ mod demo;
 mod egress;
 mod engines;
 mod gateway;
+mod hire;
 mod keys;
 mod ledger;
 mod node_key;
@@ -73,6 +75,8 @@ enum Command {
     Check(check::CheckArgs),
     Verifier(verifier::VerifierArgs),
     Sell(sell::SellArgs),
+    Hire(Box<hire::HireArgs>),
+    Clarify(clarify::ClarifyArgs),
     Work(work::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
@@ -173,6 +177,8 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
+        Command::Hire(args) => with_settings!(args),
+        Command::Clarify(args) => with_settings!(args),
         Command::Sell(args) => {
             let settings = Settings::load(config, &args.flags())?;
             let _telemetry = telemetry::init(log_format(&settings)?)?;

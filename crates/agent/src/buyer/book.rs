@@ -17,14 +17,22 @@ struct Reserved {
     budget: Option<Hash32>,
 }
 
+/// Money that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spent {
+    at: Timestamp,
+    paid: Amount,
+    budget: Option<Hash32>,
+}
+
 #[derive(Debug, Default)]
 pub struct Book {
     open: BTreeMap<Hash32, Open>,
     /// Those that somebody in this process is busy with.
     in_hand: BTreeSet<Hash32>,
     reserved: BTreeMap<Hash32, Reserved>,
-    /// Hires that are over: when and how much.
-    spent: Vec<(Timestamp, Amount)>,
+    /// Hires that are over.
+    spent: Vec<Spent>,
     spent_by_budget: BTreeMap<Hash32, Amount>,
     countered: BTreeMap<ListingId, Timestamp>,
     quotes: Vec<Quoted>,
@@ -69,12 +77,9 @@ impl Book {
             Entry::Done { id, at, paid } => {
                 self.close(&id);
                 let budget = self.reserved.remove(&id).and_then(|reserved| reserved.budget);
-                self.spent.push((at, paid));
-                if let Some(budget) = budget {
-                    let spent = self.spent_by_budget.entry(budget).or_insert(Amount::ZERO);
-                    *spent = spent.checked_add(paid).unwrap_or(Amount::MAX);
-                }
+                self.spend(Spent { at, paid, budget });
             }
+            Entry::Spent { at, paid, budget } => self.spend(Spent { at, paid, budget }),
             Entry::Abandoned { id, .. } => {
                 self.close(&id);
                 self.reserved.remove(&id);
@@ -87,6 +92,25 @@ impl Book {
                 self.quotes.push(*quoted);
             }
         }
+    }
+
+    /// All that has to be known, without the results of hires that are over.
+    pub fn entries(&self) -> Vec<Entry> {
+        let spent =
+            self.spent.iter().map(|&Spent { at, paid, budget }| Entry::Spent { at, paid, budget });
+        let countered = self.countered.iter();
+        let countered = countered.map(|(id, at)| Entry::Countered { listing_id: *id, at: *at });
+        let quotes = self.quotes.iter().map(|quoted| Entry::Quoted(Box::new(quoted.clone())));
+        let open = self.open.values().flat_map(Open::entries);
+        spent.chain(countered).chain(quotes).chain(open).collect()
+    }
+
+    fn spend(&mut self, spent: Spent) {
+        if let Some(budget) = spent.budget {
+            let sum = self.spent_by_budget.entry(budget).or_insert(Amount::ZERO);
+            *sum = sum.checked_add(spent.paid).unwrap_or(Amount::MAX);
+        }
+        self.spent.push(spent);
     }
 
     fn change(&mut self, id: Hash32, change: impl FnOnce(&mut Open)) {
@@ -151,9 +175,9 @@ impl Book {
 
     /// What was paid since then, and what is signed and not over.
     pub fn spent_since(&self, since: Timestamp) -> (Amount, Amount) {
-        let spent = self.spent.iter().filter(|(at, _)| *at >= since);
+        let spent = self.spent.iter().filter(|spent| spent.at >= since);
         let open = self.reserved.values().filter(|reserved| reserved.at >= since);
-        (sum(spent.map(|(_, paid)| *paid)), sum(open.map(|reserved| reserved.amount)))
+        (sum(spent.map(|spent| spent.paid)), sum(open.map(|reserved| reserved.amount)))
     }
 
     pub fn countered_at(&self, listing: &ListingId) -> Option<Timestamp> {

@@ -58,3 +58,25 @@ impl Checker for Taxonomy {
         })
     }
 }
+
+/// The same, and strangers' pictures, sound and code are taken apart in a process of their own.
+impl Checker for skep_probe::Checker {
+    fn check_params(
+        &self,
+        capability: &str,
+        version: Option<&str>,
+        params: &Value,
+    ) -> Result<(), Vec<String>> {
+        capability::check_params(capability, version, params)
+    }
+
+    fn verify<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>> {
+        Box::pin(skep_probe::Checker::verify(self, capability, version, params, result))
+    }
+}

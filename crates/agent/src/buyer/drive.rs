@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::{
     Buyer, HireError, Hired, PAUSE, PAUSE_MAX, Refusal,
     answer::{check_receipt, check_result, receipt_id_of},
-    desk::PaymentState,
+    desk::{DeskError, PaymentState},
     entry::{Answered, Authorized, Entry, Open, Unanswered},
     lock,
     talk::{self, Said},
@@ -161,7 +161,10 @@ impl Buyer {
             match said {
                 Some(Said::Done(response)) => match self.take_answer(&open, *response).await? {
                     Ok(()) => continue,
-                    Err(refusal) => (bad, last) = (bad + 1, refusal),
+                    Err(refusal) => {
+                        bad += u32::from(refusal.code() == "wrong_receipt");
+                        last = refusal;
+                    }
                 },
                 Some(Said::Working(job)) if open.job_id.is_none() => {
                     self.tell(|| format!("job {} is under way", job.job_id));
@@ -249,8 +252,12 @@ impl Buyer {
                 None => return Ok(Err(Refusal::WrongReceipt("it names no escrow"))),
             };
             // An order is for one escrow; the seller must not choose which.
-            if !escrow.is_ok_and(|escrow| escrow.terms == *terms) {
-                return Ok(Err(Refusal::WrongReceipt("it names another escrow")));
+            match escrow {
+                Ok(escrow) if escrow.terms == *terms => {}
+                Err(DeskError { retryable: true, detail, .. }) => {
+                    return Ok(Err(Refusal::Unreached { code: "escrow_unreached", detail }));
+                }
+                _ => return Ok(Err(Refusal::WrongReceipt("it names another escrow"))),
             }
         }
         let since = open.authorized.as_ref().map_or(open.intent.at, |authorized| authorized.at);

@@ -106,6 +106,13 @@ pub enum Entry {
         at: Timestamp,
         paid: Amount,
     },
+    /// A hire that is over, in a journal that was made shorter.
+    Spent {
+        at: Timestamp,
+        paid: Amount,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Hash32>,
+    },
     /// Over; nothing was paid, and nothing can be taken any more.
     Abandoned {
         id: Hash32,
@@ -144,6 +151,24 @@ impl Open {
             order: None,
             counter_signature: None,
         }
+    }
+
+    /// The lines that make it.
+    pub fn entries(&self) -> Vec<Entry> {
+        let id = self.intent.id;
+        let boxed = |order: &EscrowOrder| Box::new(order.clone());
+        let mut entries = vec![Entry::Intent(Box::new(self.intent.clone()))];
+        entries.extend(self.authorized.clone().map(|it| Entry::Authorized(Box::new(it))));
+        entries.extend(self.job_id.clone().map(|job_id| Entry::Accepted { id, job_id }));
+        entries.extend(self.answered.clone().map(|it| Entry::Answered(Box::new(it))));
+        entries.extend(self.unanswered.clone().map(|it| Entry::Unanswered(Box::new(it))));
+        let verified = self.verification.clone();
+        entries.extend(verified.map(|verification| Entry::Verified { id, verification }));
+        let ordered = self.order.as_ref().map(boxed);
+        entries.extend(ordered.map(|order| Entry::EscrowOrdered { id, order }));
+        let signed = self.counter_signature.clone().map(Box::new);
+        entries.extend(signed.map(|signature| Entry::Countersigned { id, signature }));
+        entries
     }
 
     pub fn amount(&self) -> Amount {

@@ -72,8 +72,9 @@ impl Buyer {
         let rating_token = match signed {
             Ok(signed) => Some(signed.rating_token),
             Err(error) => {
-                if error.retryable {
-                    unfinished.get_or_insert(error.to_string());
+                match error.retryable {
+                    true => drop(unfinished.get_or_insert(error.to_string())),
+                    false => tracing::warn!(%error, "the receipt was not counter-signed"),
                 }
                 None
             }
@@ -225,6 +226,10 @@ impl Buyer {
             answer => answer,
         };
         match answer {
+            // It was not taken, and its time is not over either: the next run asks again.
+            Ok(escrow) if escrow.status == EscrowStatus::Held => {
+                (end_of(&escrow), Some("the escrow did not take the order".to_owned()))
+            }
             Ok(escrow) => (end_of(&escrow), None),
             Err(error) => {
                 let status = "HELD".to_owned();
