@@ -4,30 +4,8 @@ use serde_json::{Value, json};
 use skep_hire::capability;
 use skep_wire::hire::Verification;
 
-use super::{offer::Offer, work::Boxed};
+use super::offer::Offer;
 use crate::buyer::Checker;
-
-/// With hostile files taken apart in a process of their own.
-impl Checker for skep_probe::Checker {
-    fn check_params(
-        &self,
-        capability: &str,
-        version: Option<&str>,
-        params: &Value,
-    ) -> Result<(), Vec<String>> {
-        capability::check_params(capability, version, params)
-    }
-
-    fn verify<'a>(
-        &'a self,
-        capability: &'a str,
-        version: Option<&'a str>,
-        params: &'a Value,
-        result: &'a Value,
-    ) -> Boxed<'a, Verification> {
-        Box::pin(skep_probe::Checker::verify(self, capability, version, params, result))
-    }
-}
 
 /// What is wrong with an offer's capability and the version that it promises.
 pub(crate) fn check_promise(name: &str, version: Option<&str>) -> Result<(), String> {
