@@ -26,6 +26,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Results kept in memory, in bytes; older ones are read from the journal when asked for.
 const RESULTS_IN_MEMORY: usize = 128 * 1024 * 1024;
+/// From so many questions on, old ones are looked for.
+const QUESTIONS_SWEPT_AT: usize = 4096;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// One hire and who waits for it.
@@ -41,6 +43,13 @@ struct Round {
     tokens: Vec<String>,
 }
 
+/// What was asked under a nonce, and the answer.
+struct Question {
+    at: Timestamp,
+    asked: Hash32,
+    answer: Value,
+}
+
 #[derive(Default)]
 struct Shelves {
     hires: HashMap<String, Slot>,
@@ -51,7 +60,7 @@ struct Shelves {
     quotes: HashMap<String, Kept>,
     /// By buyer, and whether it signed: nobody uses up another one's rounds.
     rounds: HashMap<(AgentId, bool), Vec<Round>>,
-    asked: HashMap<(AgentId, String), (Hash32, Value)>,
+    asked: HashMap<(AgentId, String), Question>,
     /// Hires with their results in memory, oldest first.
     in_memory: std::collections::VecDeque<(String, usize)>,
     bytes_in_memory: usize,
@@ -231,9 +240,20 @@ impl Book {
         rounds.iter().filter(|round| round.at > since && !round.accepted).count()
     }
 
+    /// The same for all that did not sign, whose names cost nothing.
+    pub(crate) fn unsigned_rounds_open(&self, now: Timestamp) -> usize {
+        let shelves = self.shelves();
+        let since = now.minus(Duration::from_millis(DAY_MS.unsigned_abs()));
+        let unsigned = shelves.rounds.iter().filter(|((_, signed), _)| !signed);
+        let rounds = unsigned.flat_map(|(_, rounds)| rounds);
+        rounds.filter(|round| round.at > since && !round.accepted).count()
+    }
+
     /// What a buyer was answered under this nonce, and to what.
     pub(crate) fn clarified(&self, buyer: AgentId, nonce: &str) -> Option<(Hash32, Value)> {
-        self.shelves().asked.get(&(buyer, nonce.to_owned())).cloned()
+        let shelves = self.shelves();
+        let question = shelves.asked.get(&(buyer, nonce.to_owned()))?;
+        Some((question.asked, question.answer.clone()))
     }
 }
 
@@ -297,10 +317,11 @@ impl Shelves {
                 self.free.insert((buyer, capability), at);
             }
             Entry::Clarified { at, buyer, signed, nonce, asked, answer, quotes } => {
+                self.forget_questions(at);
                 let tokens = quotes.iter().map(|quote| quote.token.clone()).collect();
                 let round = Round { at, accepted: false, tokens };
                 self.rounds.entry((buyer, signed)).or_default().push(round);
-                self.asked.insert((buyer, nonce), (asked, answer));
+                self.asked.insert((buyer, nonce), Question { at, asked, answer });
                 self.quotes.extend(quotes.into_iter().map(|quote| (quote.token.clone(), quote)));
             }
             entry => {
@@ -340,11 +361,28 @@ impl Shelves {
         self.hires.insert(id, Slot { known: Known::new(hire), changed });
     }
 
+    /// Questions are remembered for a day, quotes until they end.
+    fn forget_questions(&mut self, now: Timestamp) {
+        if self.asked.len() < QUESTIONS_SWEPT_AT || !self.asked.len().is_power_of_two() {
+            return;
+        }
+        let since = now.minus(Duration::from_millis(DAY_MS.unsigned_abs()));
+        self.quotes.retain(|_, quote| quote.expires_at > now);
+        self.asked.retain(|_, asked| asked.at > since);
+        for rounds in self.rounds.values_mut() {
+            rounds.retain(|round| round.at > since);
+        }
+        self.rounds.retain(|_, rounds| !rounds.is_empty());
+    }
+
     /// A hire that is over needs no parameters any more, and only so many results fit in.
     fn make_room(&mut self, id: &str) {
         let Some(slot) = self.hires.get_mut(id) else { return };
         let mut slim = Hire::clone(&slot.known.hire);
-        slim.params = Value::Null;
+        (slim.params, slim.way) = (Value::Null, Way::Over);
+        if let Some((_, envelope)) = &mut slim.signed {
+            envelope.statement = Value::Null;
+        }
         slot.known.hire = Arc::new(slim);
         let Some(made) = &slot.known.made else { return };
         self.in_memory.push_back((id.to_owned(), made.len));

@@ -23,6 +23,8 @@ const OWN_MS: u64 = 300;
 /// How long a quote stands if the seller does not say, and at most.
 const QUOTE_S_DEFAULT: u64 = 600;
 const QUOTE_S_MAX: u64 = 24 * 3600;
+/// Questions of all that do not sign together that came to no hire, in a day.
+const UNSIGNED_PER_DAY: usize = 1000;
 /// The longest note or reason of a seller, in bytes.
 const NOTE_LEN_MAX: usize = 2000;
 
@@ -56,6 +58,10 @@ impl Shop {
         let open = self.book.rounds_open(request.buyer_id, signed, now);
         if open >= CLARIFY_PER_DAY as usize {
             let detail = format!("{open} clarifications in a day came to no hire");
+            return Err(Refusal::new(429, "too_many_clarifications", detail).later(3600));
+        }
+        if !signed && self.book.unsigned_rounds_open(now) >= UNSIGNED_PER_DAY {
+            let detail = "too many have asked without signing: sign the question";
             return Err(Refusal::new(429, "too_many_clarifications", detail).later(3600));
         }
         let ware = ware.clone();

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use skep_base::hash::json_sha256;
@@ -10,6 +11,8 @@ use skep_wire::{
     hire::{JobAccepted, JobStatus, receipt_id},
     x402::{FacilitatorRequest, Payment, Resource, SettleResponse, reason},
 };
+
+use tokio::sync::SemaphorePermit;
 
 use super::{
     Shop,
@@ -26,12 +29,30 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(30);
 /// What the first 402 says.
 const PAYMENT_NEEDED: &str = "payment_required";
 
+/// What a request at the door comes to.
+enum Entered {
+    Answered(Response),
+    /// A hire, new or known, whose end is to be answered.
+    Begun(String),
+}
+
 impl Shop {
     pub(crate) async fn hire(
         self: &Arc<Self>,
         headers: &HeaderMap,
-        body: &[u8],
+        (body, room): (Bytes, SemaphorePermit<'_>),
     ) -> Result<Response, Refusal> {
+        let id = match self.enter(headers, &body).await? {
+            Entered::Answered(response) => return Ok(response),
+            Entered::Begun(id) => id,
+        };
+        // Others may come in while this one waits.
+        drop((body, room));
+        self.wait(&id).await
+    }
+
+    /// Everything up to the wait for the work.
+    async fn enter(self: &Arc<Self>, headers: &HeaderMap, body: &[u8]) -> Result<Entered, Refusal> {
         check_type(headers)?;
         let payment = till::payment_in(headers)
             .map_err(|unpaid| Refusal::new(400, reason::INVALID_PAYLOAD, unpaid.detail))?;
@@ -44,22 +65,23 @@ impl Shop {
         };
         let asked = match reader.read(body)? {
             Read::Asked(asked) => *asked,
-            Read::Known(known) => return self.again(&known, payment.is_some()).await,
+            Read::Known(known) => return Ok(self.again(&known, payment.is_some())),
         };
         let resource = self.resource(&asked);
         let ways = self.till.ways(&asked, self.seller, &resource);
+        let challenge = |why: &Unpaid| {
+            Entered::Answered(till::challenge(&ways, &resource, why, &asked.request.params))
+        };
         let Some(payment) = payment else {
             if asked.free {
-                return self.begin_free(asked).await;
+                return self.begin_free(&asked).await;
             }
             let why = Unpaid::new(PAYMENT_NEEDED, "pay, and send the same hire again");
-            return Ok(till::challenge(&ways, &resource, &why, &asked.request.params));
+            return Ok(challenge(&why));
         };
         let way = match till::judge(&payment, &asked, ways.clone(), &resource, self.now()) {
             Ok(way) => way,
-            Err(why) => {
-                return Ok(till::challenge(&ways, &resource, &why, &asked.request.params));
-            }
+            Err(why) => return Ok(challenge(&why)),
         };
         let request = till::facilitator_request(&payment, &asked, &way, &resource);
         let hire = self.paid_hire(&asked, &way, &payment, request.clone())?;
@@ -68,10 +90,10 @@ impl Shop {
                 let detail = "this payment was used for another hire";
                 return Err(Refusal::new(409, "nonce_reused", detail));
             }
-            return self.again(&known, true).await;
+            return Ok(self.again(&known, true));
         }
         if let Err(why) = self.verify(&way, &request).await? {
-            return Ok(till::challenge(&ways, &resource, &why, &asked.request.params));
+            return Ok(challenge(&why));
         }
         self.begin(hire, &way.ware).await
     }
@@ -110,11 +132,11 @@ impl Shop {
         }
     }
 
-    async fn begin_free(self: &Arc<Self>, asked: Asked) -> Result<Response, Refusal> {
+    async fn begin_free(self: &Arc<Self>, asked: &Asked) -> Result<Entered, Refusal> {
         let free = asked.wares.iter().find(|ware| ware.offer.first_call_free);
         let ware = free.or(asked.wares.first()).cloned();
         let ware = ware.ok_or_else(|| Refusal::new(404, "capability_not_sold", "nothing fits"))?;
-        let hire = self.new_hire(&asked, &ware, Way::Free, None)?;
+        let hire = self.new_hire(asked, &ware, Way::Free, None)?;
         self.begin(hire, &ware).await
     }
 
@@ -182,8 +204,8 @@ impl Shop {
         })
     }
 
-    /// Starts a hire if there is a seat for it, and waits for its end.
-    async fn begin(self: &Arc<Self>, hire: Hire, ware: &Ware) -> Result<Response, Refusal> {
+    /// Starts a hire if there is a seat for it.
+    async fn begin(self: &Arc<Self>, hire: Hire, ware: &Ware) -> Result<Entered, Refusal> {
         let busy = || Refusal::new(503, "busy", "all seats are taken: come again").later(1);
         let seat = ware.seats.clone().try_acquire_owned().map_err(|_| busy())?;
         let id = hire.id.clone();
@@ -192,16 +214,16 @@ impl Shop {
             // Another request with the same hire was faster.
             Begun::Known => drop(seat),
         }
-        self.wait(&id).await
+        Ok(Entered::Begun(id))
     }
 
-    /// A hire that was there before: its answer, or the wait for it.
-    async fn again(self: &Arc<Self>, known: &Known, pays: bool) -> Result<Response, Refusal> {
-        let id = &known.hire.id;
-        if pays && known.withheld.is_some() && self.book.retry_payment(id) {
+    /// A hire that was there before.
+    fn again(self: &Arc<Self>, known: &Known, pays: bool) -> Entered {
+        let id = known.hire.id.clone();
+        if pays && known.withheld.is_some() && self.book.retry_payment(&id) {
             self.carry_on(id.clone(), None);
         }
-        self.wait(id).await
+        Entered::Begun(id)
     }
 
     async fn wait(&self, id: &str) -> Result<Response, Refusal> {

@@ -27,7 +27,7 @@ use serde::Deserialize;
 use skep_wire::hire::{EndpointProof, WalletSigned};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::{Semaphore, SemaphorePermit, watch},
     task::JoinSet,
 };
 use tower::ServiceExt;
@@ -36,14 +36,16 @@ use super::{Shop, checks, desk::json_answer, refusal::Refusal};
 
 /// The longest body, in bytes.
 pub const BODY_LEN_MAX: usize = 16 * 1024 * 1024;
-/// Bodies that are read at the same time.
-const BODIES_MAX: usize = 64;
+/// Bodies in memory at the same time, until their hires have begun.
+const BODIES_MAX: usize = 32;
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 const HEADERS_MAX: usize = 64;
 /// All headers together, in bytes: a payment has up to 16 KiB.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 const CONNECTIONS_MAX: usize = 1024;
+/// Of one address, so that one stranger cannot take them all.
+const CONNECTIONS_PER_ADDRESS: usize = 128;
 const STREAMS_MAX: u32 = 64;
 /// How long the door rests after the system refused a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -64,6 +66,8 @@ pub(crate) struct Gate {
     bodies: Semaphore,
     /// Absent behind a proxy, where everybody has one address.
     buckets: Option<Mutex<HashMap<IpAddr, (f64, Instant)>>>,
+    /// Connections of every address that has any.
+    connected: Mutex<HashMap<IpAddr, usize>>,
     /// What an endpoint's path begins with before the routes.
     prefix: String,
 }
@@ -73,7 +77,27 @@ impl Gate {
         Gate {
             bodies: Semaphore::new(BODIES_MAX),
             buckets: (!behind_proxy).then(Mutex::default),
+            connected: Mutex::default(),
             prefix: prefix.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Whether an address may have one more connection.
+    fn connect(&self, address: IpAddr) -> bool {
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = connected.entry(address).or_default();
+        let may = self.buckets.is_none() || *count < CONNECTIONS_PER_ADDRESS;
+        *count += usize::from(may);
+        may
+    }
+
+    fn disconnect(&self, address: IpAddr) {
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = connected.get_mut(&address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                connected.remove(&address);
+            }
         }
     }
 
@@ -122,11 +146,12 @@ pub(crate) fn router(shop: Arc<Shop>) -> Router {
         .with_state(shop)
 }
 
-async fn body_of(shop: &Shop, body: Body) -> Result<Bytes, Refusal> {
+/// A body, and the room that it takes.
+async fn body_of(shop: &Shop, body: Body) -> Result<(Bytes, SemaphorePermit<'_>), Refusal> {
     let closed = || Refusal::new(503, "seller_unavailable", "the seller stops").later(5);
-    let _seat = shop.gate.bodies.acquire().await.map_err(|_| closed())?;
+    let room = shop.gate.bodies.acquire().await.map_err(|_| closed())?;
     match tokio::time::timeout(BODY_WITHIN, to_bytes(body, BODY_LEN_MAX)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Ok(bytes)) => Ok((bytes, room)),
         Ok(Err(_)) => {
             let detail = format!("a body has at most {BODY_LEN_MAX} bytes");
             Err(Refusal::new(413, "body_too_large", detail))
@@ -139,7 +164,7 @@ async fn hire(State(shop): State<Arc<Shop>>, request: Request<Body>) -> Response
     let (parts, body) = request.into_parts();
     let answered = async {
         let body = body_of(&shop, body).await?;
-        shop.hire(&parts.headers, &body).await
+        shop.hire(&parts.headers, body).await
     };
     answered.await.unwrap_or_else(Refusal::into_response)
 }
@@ -150,7 +175,7 @@ async fn clarify(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     super::hire::check_type(&parts.headers)?;
-    let body = body_of(&shop, body).await?;
+    let (body, _room) = body_of(&shop, body).await?;
     Ok(json_answer(StatusCode::OK, &shop.clarify(&body).await?))
 }
 
@@ -207,10 +232,12 @@ pub(crate) async fn serve(
             accepted = accepted => accepted,
         };
         match accepted {
+            Ok((_, peer)) if !shop.gate.connect(peer.ip()) => {}
             Ok((stream, peer)) => {
                 let (app, shop, stopped) = (app.clone(), shop.clone(), stopped.clone());
                 connections.spawn(async move {
-                    drive(stream, peer, app, shop, stopped).await;
+                    drive(stream, peer, app, shop.clone(), stopped).await;
+                    shop.gate.disconnect(peer.ip());
                     drop(slot);
                 });
             }

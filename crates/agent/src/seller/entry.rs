@@ -19,6 +19,9 @@ pub(crate) enum Way {
     Direct(Box<FacilitatorRequest>),
     /// Held before the work.
     Escrow(Box<(FacilitatorRequest, EscrowTerms)>),
+    /// In memory only, of a hire that is over: the journal has the rest.
+    #[serde(skip)]
+    Over,
 }
 
 /// A hire as it begins.
@@ -232,6 +235,7 @@ impl Known {
         let is_over = self.failure.is_some() || self.withheld.is_some();
         match &self.hire.way {
             _ if is_over => self.last(),
+            Way::Over => self.last(),
             Way::Escrow(_) if self.held.is_none() => Next::Hold,
             _ if !self.had_result => Next::Run,
             Way::Direct(_) if self.settled.is_none() => Next::Settle,

@@ -63,7 +63,7 @@ async fn programs_that_misbehave_are_stopped_with_all_that_they_started() {
     let talks = "yes complaint | head -c 1000000 >&2; echo the end >&2; exit 7";
     assert_eq!(run(talks, LONG).await, Err(WorkError::Failed("the end".to_owned())));
     assert!(matches!(run("echo hello", LONG).await, Err(WorkError::NotJson(_))));
-    assert!(matches!(run("exec 0<&-; echo 1", LONG).await, Ok(_)), "it need not read");
+    assert!(run("exec 0<&-; echo 1", LONG).await.is_ok(), "it need not read");
     let missing = ProgramWork::new("/no/such/program", vec![]);
     let missing = missing.run(json!({}), context(LONG)).await;
     assert!(matches!(missing, Err(WorkError::NotStarted(_))));
@@ -102,7 +102,7 @@ async fn a_result_that_fails_the_capabilitys_own_check_is_not_sold() {
     let mut offer = world.offer();
     offer.capability = name.to_owned();
     let asked = |data| buyer.hire_with(json!({ "data": data }), |h| h.capability = name.to_owned());
-    for (text, status) in [("echo '{\"value\":3}'", 502), ("echo '{\"value\":2}'", 200)] {
+    for (text, status) in [("echo '{\"result\":3}'", 502), ("echo '{\"result\":2}'", 200)] {
         offer.work = Arc::new(ProgramWork::new(script(world.folder.path(), text), vec![]));
         let shop = world.open(offer.clone()).await;
         let bad = shop.hire(&asked(json!("many"))).await;

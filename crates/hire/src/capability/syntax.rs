@@ -27,7 +27,7 @@ const BRACED: &[&str] = &["typescript", "java", "csharp", "swift", "kotlin"];
 
 /// A parser asks this often, every few hundred steps of its work, whether to go on: code that is
 /// made to tangle it is given up, after the same number of steps everywhere.
-const LOOKS_MAX: u32 = 4000;
+const LOOKS_MAX: u32 = 2000;
 
 fn grammar(language: &str) -> Option<Language> {
     Some(match language {

@@ -79,8 +79,8 @@ fn a_new_user_comes_from_keys_to_money() {
     let token = run(&["budget", "issue", "5.00", "--lasts", "1h", "--register", "--json"]);
     let token: skep_wire::hire::BudgetToken = serde_json::from_value(token).unwrap();
     let id = token.id().unwrap().to_string();
-    let part = ["budget", "issue", "2", "--agent", stranger, "--parent", &id, "--register"];
-    run(&part);
+    let part = ["--agent", stranger, "--parent", &id, "--lasts", "30m", "--register"];
+    run(&[&["budget", "issue", "2"], &part[..]].concat());
     let budget = run(&["budget", "show", &id, "--json"]);
     assert_eq!(budget["left_minor"], "3000000");
     assert_eq!(budget["delegated_minor"], "2000000");

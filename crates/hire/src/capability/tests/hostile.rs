@@ -1,6 +1,6 @@
 //! Results that are made to hurt.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -117,14 +117,20 @@ fn towers_and_entities_are_refused_and_nothing_panics() {
 fn the_largest_results_are_looked_at() {
     let mut slowest = (Duration::ZERO, "");
     for (id, params, result) in largest() {
-        let start = Instant::now();
+        let start = computed();
         let seen = verify(id, Some("v1"), &params, &result);
-        let took = start.elapsed();
+        let took = computed() - start;
         println!("{took:>10.1?}  {id}  {:?}", super::failed(&seen));
         slowest = slowest.max((took, id));
         assert!(seen.verifiable, "{seen:?}");
     }
     println!("slowest: {slowest:?}");
+}
+
+/// What this thread has computed so far, whoever else wants the machine.
+fn computed() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
 fn largest() -> Vec<(&'static str, Value, Value)> {
@@ -148,7 +154,7 @@ fn largest() -> Vec<(&'static str, Value, Value)> {
     let code = "def add(a, b):\n    return [x for x in (a, b)]\n\n".repeat(1390);
     let numbers: Vec<f64> = (0..100_000).map(|n| f64::from(n * 7919 % 1009)).collect();
     let path = "<path d='M0 0L9 9C1 2 3 4 5 6'/>".repeat(60_000);
-    let formula = "x*sin(x)+".repeat(400) + "1";
+    let formula = "x*sin(x)+".repeat(290) + "1";
     let area = "x*sin(x)+".repeat(28) + "1";
     let tangles = [
         ("code.generate.python.script", "["),
