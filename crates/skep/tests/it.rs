@@ -10,6 +10,8 @@ mod cli;
 mod deal_kills;
 #[path = "it/deals.rs"]
 mod deals;
+#[path = "it/hire.rs"]
+mod hire;
 #[path = "it/kill.rs"]
 mod kill;
 #[path = "it/market_process.rs"]
