@@ -4,6 +4,7 @@ mod auth;
 mod json;
 mod ledger;
 mod probe;
+mod search;
 mod settle;
 mod store;
 
@@ -24,6 +25,8 @@ pub enum What {
     Settle,
     /// Recorded browser sessions, and what the recording costs.
     Probe,
+    /// Searches among few listings against searches among many.
+    Search,
     /// Start-up and audit of a long journal.
     Store,
     /// Canonical JSON against serde_json.
@@ -44,6 +47,9 @@ pub struct Bench {
     /// How many deals are stored when `settle` is measured for the second time; 0: only once.
     #[arg(long, default_value_t = 0)]
     deals: u64,
+    /// How many listings are stored when `search` is measured for the second time.
+    #[arg(long, default_value_t = 100_000)]
+    listings: u64,
     /// How long the journal is that `store` is measured on.
     #[arg(long, default_value_t = 100_000)]
     transfers: u64,
@@ -93,6 +99,9 @@ impl Bench {
         }
         if wanted(What::Probe) {
             probe::measure(time, &mut report).await?;
+        }
+        if wanted(What::Search) {
+            search::measure(time, self.listings, &mut report).await?;
         }
         if wanted(What::Store) {
             store::measure(self.transfers).await?.into_iter().try_for_each(&mut report)?;
