@@ -1,6 +1,7 @@
 //! `skep bench`: ratios against a peer, or against the machine's limit, measured in the same run.
 
 mod auth;
+mod hire;
 mod json;
 mod ledger;
 mod probe;
@@ -23,6 +24,8 @@ pub enum What {
     Ledger,
     /// Complete deals over HTTP against pgbench.
     Settle,
+    /// Paid hires against the same call unpaid, and the facilitator against npm's.
+    Hire,
     /// Recorded browser sessions, and what the recording costs.
     Probe,
     /// Searches among few listings against searches among many.
@@ -96,6 +99,9 @@ impl Bench {
         }
         if wanted(What::Settle) {
             settle::measure(time, self.deals, &mut report).await?;
+        }
+        if wanted(What::Hire) {
+            hire::measure(time, &mut report).await?;
         }
         if wanted(What::Probe) {
             probe::measure(time, &mut report).await?;

@@ -10,12 +10,16 @@ mod cli;
 mod deal_kills;
 #[path = "it/deals.rs"]
 mod deals;
+#[path = "it/hire.rs"]
+mod hire;
 #[path = "it/kill.rs"]
 mod kill;
 #[path = "it/market_process.rs"]
 mod market_process;
 #[path = "it/proof_page.rs"]
 mod proof_page;
+#[path = "it/sell.rs"]
+mod sell;
 #[path = "it/sessions.rs"]
 mod sessions;
 #[path = "it/site.rs"]

@@ -17,7 +17,8 @@ from x402.mechanisms.evm.exact.register import register_exact_evm_client
 
 
 async def main(url: str, body: str) -> None:
-    client = x402Client()
+    # Its limits know the tokens of real networks only.
+    client = x402Client().set_spend_controls({"allowed_assets": True})
     register_exact_evm_client(client, EthAccountSigner(Account.from_key(os.environ["PRIVATE_KEY"])))
     async with x402HttpxClient(client, timeout=60) as http:
         headers = {"content-type": "application/json"}

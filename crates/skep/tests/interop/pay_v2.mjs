@@ -6,7 +6,8 @@ import { privateKeyToAccount } from "viem/accounts";
 
 const [url, body] = process.argv.slice(2);
 const account = privateKeyToAccount(process.env.PRIVATE_KEY);
-const client = new x402Client().register("eip155:*", new ExactEvmScheme(account));
+// Its limits know the tokens of real networks only.
+const client = new x402Client().setSpendControls({ allowedAssets: true }).register("eip155:*", new ExactEvmScheme(account));
 const pay = wrapFetchWithPayment(fetch, client);
 const response = await pay(url, {
   method: "POST",
