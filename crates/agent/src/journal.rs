@@ -8,7 +8,7 @@
 use std::{
     fs::{File, Metadata, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -61,6 +61,8 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
+            // What was asked for and what was answered is nobody else's business.
+            .mode(0o600)
             .open(path)
             .map_err(io)?;
         if file.try_lock().is_err() || !is_at(&file, path) {
@@ -96,8 +98,8 @@ impl Journal {
         }
     }
 
-    /// Puts these entries in the place of all that the journal holds, at once or not at all. Whoever
-    /// has it open must open it again.
+    /// Puts these entries in the place of all that the journal holds, at once or not at all.
+    /// Whoever has it open must open it again.
     pub fn rewrite<T: Serialize>(path: &Path, entries: &[T]) -> Result<(), JournalError> {
         let io = |source| JournalError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

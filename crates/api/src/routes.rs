@@ -143,7 +143,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .route("/", axum::routing::get(pages::home))
 }
 
-/// x402, escrows of hires, budgets.
+/// x402, and what belongs to it: escrows and budgets.
 fn payments() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(x402::supported))

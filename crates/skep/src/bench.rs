@@ -1,6 +1,7 @@
 //! `skep bench`: ratios against a peer, or against the machine's limit, measured in the same run.
 
 mod auth;
+mod hire;
 mod json;
 mod ledger;
 mod probe;
@@ -23,6 +24,8 @@ pub enum What {
     Ledger,
     /// Complete deals over HTTP against pgbench.
     Settle,
+    /// Paid hires against the same call unpaid, and the facilitator against npm's.
+    Hire,
     /// Recorded browser sessions, and what the recording costs.
     Probe,
     /// Searches among few listings against searches among many.
@@ -47,7 +50,7 @@ pub struct Bench {
     /// How many deals are stored when `settle` is measured for the second time; 0: only once.
     #[arg(long, default_value_t = 0)]
     deals: u64,
-    /// How many listings are stored when `search` is measured for the second time.
+    /// The most listings that `search` is measured with, after 1,000, 10,000 and so on.
     #[arg(long, default_value_t = 100_000)]
     listings: u64,
     /// How long the journal is that `store` is measured on.
@@ -96,6 +99,9 @@ impl Bench {
         }
         if wanted(What::Settle) {
             settle::measure(time, self.deals, &mut report).await?;
+        }
+        if wanted(What::Hire) {
+            hire::measure(time, &mut report).await?;
         }
         if wanted(What::Probe) {
             probe::measure(time, &mut report).await?;

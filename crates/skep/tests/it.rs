@@ -10,6 +10,8 @@ mod cli;
 mod deal_kills;
 #[path = "it/deals.rs"]
 mod deals;
+#[path = "it/hire.rs"]
+mod hire;
 #[path = "it/hire_attacks.rs"]
 mod hire_attacks;
 #[path = "it/hire_kills.rs"]
@@ -22,6 +24,8 @@ mod kill;
 mod market_process;
 #[path = "it/proof_page.rs"]
 mod proof_page;
+#[path = "it/sell.rs"]
+mod sell;
 #[path = "it/sessions.rs"]
 mod sessions;
 #[path = "it/site.rs"]
