@@ -16,7 +16,7 @@ use skep_wire::{
     hire::{Judgement, WalletSigned},
     x402::{
         Authorization, ExactPayload, LEDGER_CHAIN_ID, PAYMENT_SIGNATURE, Payment, V1_CHAIN_ID,
-        V1_NETWORK, X_PAYMENT, to_header,
+        V1_NETWORK, X_PAYMENT, ledger_network, to_header,
     },
 };
 
@@ -55,27 +55,55 @@ fn plain_hire() -> Value {
     json!({"capability": CAPABILITY, "params": numbers()})
 }
 
-/// One payment by a published client: what it printed.
-async fn run(town: &Town, ann: &Agent, shop: &Shop, script: &str) -> Value {
+/// Whether a client's owner has allowed the ledger's asset.
+#[derive(Clone, Copy, PartialEq)]
+enum Owner {
+    Allows,
+    SaysNothing,
+}
+
+/// One payment by a published client: what it printed, or why it did not pay.
+async fn run(
+    town: &Town,
+    (ann, owner): (&Agent, Owner),
+    shop: &Shop,
+    script: &str,
+) -> Result<Value, String> {
     let key = ann.actor.keyring.wallet().to_bytes();
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut command = client(town.home.path(), script);
     command.env("PRIVATE_KEY", format!("0x{key}"));
+    if owner == Owner::Allows {
+        let asset = ann.client.x402_rail().await.unwrap().asset;
+        let max = PRICE.to_string();
+        let allow = json!({"network": ledger_network(), "asset": asset, "max": max});
+        command.env("ALLOW", allow.to_string());
+    }
     command.args([format!("{}/hire", shop.url()), plain_hire().to_string()]);
     let run = tokio::task::spawn_blocking(move || run_until(&mut command, WITHIN));
     let run = run.await.unwrap().unwrap();
-    assert!(run.status.success(), "{script}: {}{}", run.stdout, run.stderr);
-    serde_json::from_str(&run.stdout).unwrap()
+    match run.status.success() {
+        true => Ok(serde_json::from_str(&run.stdout).unwrap()),
+        false => Err(run.stderr),
+    }
 }
 
-async fn pays(script: &str) {
+async fn pays(script: &str, owner: Owner) {
     let town = Town::open();
     let (ann, ben) = (town.buyer(1).await, town.agent(2).await);
     let shop = town.sell(&ben, &Sale::default());
+    if owner == Owner::Allows {
+        // As it comes it pays in well-known assets only, and the ledger's is none of them.
+        let refused = run(&town, (&ann, Owner::SaysNothing), &shop, script).await.unwrap_err();
+        assert!(refused.contains("only default assets"), "{refused}");
+        assert_eq!((ann.free().await, shop.runs()), (FUNDED_MINOR, 0));
+    }
     let mut seen = Vec::new();
     for count in 1..=2 {
-        let told = run(&town, &ann, &shop, script).await;
-        assert_eq!((&told["status"], &told["body"]["result"]), (&json!(200), &mean()), "{told:#}");
+        let told = run(&town, (&ann, owner), &shop, script).await;
+        let told = told.unwrap_or_else(|error| panic!("{script}: {error}"));
+        let result = told["body"]["result"]["result"].as_f64();
+        assert_eq!((&told["status"], result), (&json!(200), Some(3.0)), "{told:#}");
         let settled = &told["settled"];
         assert_eq!(settled["success"], true, "{told:#}");
         // What the client was told is what the seller has signed and the ledger has done.
@@ -103,17 +131,17 @@ async fn pays(script: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn x402_fetch_of_version_2_pays() {
-    pays("pay_v2.mjs").await;
+    pays("pay_v2.mjs", Owner::Allows).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn x402_fetch_of_version_1_pays() {
-    pays("pay_v1.mjs").await;
+    pays("pay_v1.mjs", Owner::SaysNothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn x402_of_python_pays() {
-    pays("pay.py").await;
+    pays("pay.py", Owner::Allows).await;
 }
 
 /// The header of a payment as plain clients of either version make it.
