@@ -40,7 +40,7 @@ pub enum ProcessError {
     Watch { pid: u32, source: io::Error },
 }
 
-/// A server that has printed `ready URL`. Killed when dropped.
+/// A server that has printed its address. Killed when dropped.
 #[derive(Debug)]
 pub struct Child {
     child: std::process::Child,
@@ -52,6 +52,14 @@ pub struct Child {
 impl Child {
     /// Starts the command and waits until it prints a line that begins with `ready `.
     pub fn spawn(command: &mut Command) -> Result<Self, ProcessError> {
+        Child::spawn_when(command, |line| line.strip_prefix("ready ").map(|url| url.trim().into()))
+    }
+
+    /// Starts the command and waits until it prints a line in which `ready_url` finds its address.
+    pub fn spawn_when(
+        command: &mut Command,
+        ready_url: impl Fn(&str) -> Option<String> + Send + 'static,
+    ) -> Result<Self, ProcessError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(Stdio::null())
@@ -68,9 +76,9 @@ impl Child {
         let keep_lines = Arc::clone(&stdout);
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if let Some(url) = line.strip_prefix("ready ") {
+                if let Some(url) = ready_url(&line) {
                     // Nobody listens after the first one.
-                    let _ = ready.send(url.trim().to_owned());
+                    let _ = ready.send(url);
                 }
                 locked(&keep_lines).push(line);
             }
@@ -97,7 +105,7 @@ impl Child {
         }
     }
 
-    /// What the server printed after `ready `.
+    /// The address that the server printed when it was ready.
     pub fn url(&self) -> &str {
         &self.url
     }
