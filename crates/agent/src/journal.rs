@@ -96,8 +96,8 @@ impl Journal {
         }
     }
 
-    /// Puts these entries in the place of all that the journal holds, at once or not at all. Whoever
-    /// has it open must open it again.
+    /// Puts these entries in the place of all that the journal holds, at once or not at all.
+    /// Whoever has it open must open it again.
     pub fn rewrite<T: Serialize>(path: &Path, entries: &[T]) -> Result<(), JournalError> {
         let io = |source| JournalError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

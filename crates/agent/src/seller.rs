@@ -1,8 +1,8 @@
 //! A seller: an agent that is hired over HTTP and paid by x402 (SHP 7).
 //!
-//! [`Seller`] has a door of its own. Behind it a hire is read, priced (402), paid, done, checked and
-//! receipted; every step is in a journal before it counts, so that a hire that a crash interrupted
-//! goes on after the next start and is neither done for nothing nor paid twice.
+//! [`Seller`] has a door of its own. Behind it a hire is read, priced (402), paid, done, checked
+//! and receipted; every step is in a journal before it counts, so that a hire that a crash
+//! interrupted goes on after the next start and is neither done for nothing nor paid twice.
 
 mod book;
 mod checks;
@@ -223,8 +223,8 @@ impl Seller {
         SellerHandle { shop: Arc::clone(&self.shop) }
     }
 
-    /// Goes on with what was interrupted and sells until `shutdown` is done; then finishes the hires
-    /// that run.
+    /// Goes on with what was interrupted and sells until `shutdown` is done; then finishes the
+    /// hires that run.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let Seller { shop, listener, .. } = self;
         let resumed = shop.resume();

@@ -22,12 +22,16 @@ const RESERVED_MAX: usize = 16 * 1024;
 /// How long an action of a browser session may take, from the question to the answer.
 const BROWSER_TIME_MAX: Duration = Duration::from_secs(150);
 
+/// The longest message with what was asked and answered in a hire.
+const PAYLOAD_LEN_MAX: usize = 16 * 1024 * 1024;
+
 /// Deliveries, and proofs with their attachments, may be longer than other messages.
 pub(crate) fn limits(path: &str, usual: &Limits) -> Limits {
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
     let most = match path.starts_with("/vcap/v1/") {
         true if ends(&["/callback", "/decision"]) => CALLBACK_LEN_MAX,
         true if ends(&["/deliveries"]) => DOCUMENT_LEN_MAX,
+        _ if path.starts_with("/v1/receipts/") && ends(&["/payload"]) => PAYLOAD_LEN_MAX,
         // What is typed, or kept as a file, may be long.
         _ if is_session(path) => DOCUMENT_LEN_MAX,
         _ => return *usual,

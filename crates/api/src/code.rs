@@ -355,6 +355,85 @@ codes! {
         "Its gateway was lost before it could sign. The session has cost nothing.";
     BadSecret "bad_secret" 401 final "The gateway's secret is another"
         "A node and its gateway have the same gateway_secret, sent as Authorization: Bearer.";
+    BadWalletSignature "bad_wallet_signature" 401 final "The wallet's signature does not hold"
+        "Canonical JSON without signature, Keccak-256, EIP-191 over the 32 bytes, by the wallet \
+         that the message names.";
+    BadCapability "bad_capability" 422 final "This cannot be a capability"
+        "GET /v1/capabilities lists them; a name of one's own is custom.<provider>.<capability>.";
+    BadPrice "bad_price" 422 final "The price cannot be"
+        "A price is more than 0, in USDC with at most six decimals.";
+    BadLatency "bad_latency" 422 final "max_latency_ms cannot be"
+        "It is 100 to 60000.";
+    BadEndpoint "bad_endpoint" 422 final "The endpoint cannot be listed"
+        "It is an https address on the public internet, without query; --dev allows this machine.";
+    DescriptionTooLong "description_too_long" 422 final "The description is too long"
+        "It has at most 2000 bytes.";
+    BadVerificationVersion "bad_verification_version" 422 final "There is no such version"
+        "The capability's schema says which versions may be offered.";
+    NotClarifiable "not_clarifiable" 422 final "Capabilities of the taxonomy are not clarified"
+        "Leave clarification_supported out, or list a capability of your own.";
+    WrongEscrow "wrong_escrow" 422 final "The escrow is kept elsewhere"
+        "platform_escrow names this node; another one is named by its address, as \
+         custom_escrow:URL.";
+    BadEscrowAddress "bad_escrow_address" 422 final "The escrow's address cannot be used"
+        "It is an https address on the public internet; --dev allows this machine.";
+    BadCurrency "bad_currency" 422 final "Listings are in USDC"
+        "Say currency USDC, or leave it out.";
+    IssuedAtMissing "issued_at_missing" 422 final "The listing has no issued_at"
+        "It lets a later listing replace an earlier one, and never the other way round.";
+    TooManyListings "too_many_listings" 429 retry "The agent publishes too often"
+        "Wait for the seconds in Retry-After.";
+    EndpointNotProven "endpoint_not_proven" 422 final "The endpoint does not show whose it is"
+        "It answers GET /.well-known/swarmwage-verify?nonce=N within 5 seconds with agent_id, \
+         nonce and the agent's signature over both, and does not redirect.";
+    NoEgress "no_egress" 503 final "This node asks no endpoints"
+        "Publish at another node of the marketplace.";
+    UnknownListing "unknown_listing" 404 final "There is no such listing"
+        "It was removed, or there never was one of this agent, capability and payment mode.";
+    ListingRemoved "listing_removed" 409 final "The listing was removed since"
+        "Sign it anew, with a later issued_at.";
+    ListingNewer "listing_newer" 409 final "The listing is newer than this word"
+        "Sign the removal anew, with a later issued_at.";
+    NobodyPaidThere "nobody_paid_there" 404 final "The address names no one agent"
+        "No listing pays to it, or those of several agents do.";
+    BadSearch "bad_search" 422 final "The search cannot be done"
+        "The detail says what does not fit.";
+    UnknownCapability "unknown_capability" 404 final "There is no such capability"
+        "GET /v1/capabilities lists them. The schema of a custom one is at its seller's.";
+    BadProtocolVersion "bad_protocol_version" 422 final "The protocol is not spoken here"
+        "Say swarmwage/v0.1 to v0.3; v0.4 with a quote.";
+    BadHireId "bad_hire_id" 422 final "The hire_id cannot be"
+        "It is short and plain; one such as rcpt_… follows from seller, buyer and hire.";
+    BadReceipt "bad_receipt" 422 final "The receipt cannot be"
+        "The detail says what does not fit.";
+    SelfHire "self_hire" 422 final "Nobody hires itself"
+        "The buyer is neither the seller nor who is paid.";
+    ReceiptNotFresh "receipt_not_fresh" 422 final "The receipt does not come in time"
+        "completed_at is within the last 24 hours, and at most five minutes ahead.";
+    WrongPayee "wrong_payee" 422 final "The listing pays somebody else"
+        "A receipt's payee is its listing's.";
+    UnknownPayment "unknown_payment" 404 final "There is no such payment"
+        "tx_hash is the one that /x402/settle of this marketplace answered.";
+    PaymentMismatch "payment_mismatch" 422 final "The payment is another one"
+        "Payer, amount, payee, hire and escrow of receipt and payment are the same.";
+    BadFreeCall "bad_free_call" 422 final "A free call does not look like this"
+        "It has amount 0, a tx_hash of zeros and the hire_hash of what its buyer signed.";
+    PaymentUsed "payment_used" 409 final "The payment has a receipt"
+        "One payment pays for one hire.";
+    DuplicateHireId "duplicate_hire_id" 409 final "There is another receipt of this hire_id"
+        "GET /v1/receipts/{id} shows it.";
+    UnknownReceipt "unknown_receipt" 404 final "There is no such receipt"
+        "The seller submits it with POST /v1/receipts.";
+    WrongReceiptHash "wrong_receipt_hash" 422 final "The hash is of another receipt"
+        "It is the SHA-256 of the canonical receipt with its signature.";
+    NotTheBuyer "not_the_buyer" 403 final "Only the buyer says this"
+        "The receipt names its buyer.";
+    AlreadyCountersigned "already_countersigned" 409 final "The buyer has spoken already"
+        "A receipt is counter-signed once.";
+    NoPayloadWanted "no_payload_wanted" 422 final "This hire's payload is not kept"
+        "It is kept for hires in escrow and for listings with audit_participating.";
+    PayloadMismatch "payload_mismatch" 422 final "The payload is not the receipt's"
+        "params and result have the hashes that the receipt names.";
     PaymentRefused "payment_refused" 422 final "The payment is not taken"
         "The detail says why. POST /x402/verify and /x402/settle answer 200 with the reason.";
     PaymentIdentifierReused "payment_identifier_reused" 409 final "The payment-identifier was used"

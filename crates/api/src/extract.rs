@@ -165,6 +165,27 @@ impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
     }
 }
 
+/// A JSON body that carries its own signature, of a request that may be signed as well: some
+/// answers say more to whom they belong.
+#[derive(Debug)]
+pub(crate) struct MaybeSigned<T> {
+    pub(crate) by: Option<AgentId>,
+    pub(crate) value: T,
+}
+
+impl<T: DeserializeOwned> FromRequest<Api> for MaybeSigned<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<MaybeSigned<T>, ApiError> {
+        if request.headers().contains_key("signature-input") {
+            let signed = Signed::from_request(request, api).await?;
+            return Ok(MaybeSigned { by: Some(signed.by.agent), value: signed.json()? });
+        }
+        let JsonBody(value) = JsonBody::from_request(request, api).await?;
+        Ok(MaybeSigned { by: None, value })
+    }
+}
+
 /// The one id in the path.
 #[derive(Debug)]
 pub(crate) struct PathId<T>(pub(crate) T);

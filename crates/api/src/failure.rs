@@ -2,6 +2,7 @@
 //! compile until someone decides here what callers hear.
 
 mod deal;
+mod hire;
 mod pay;
 mod session;
 
@@ -10,6 +11,7 @@ use skep_store::{LedgerRefusal, StoreError};
 
 use self::{
     deal::of_deal,
+    hire::of_hire,
     pay::{of_budget, of_escrow, of_payment},
     session::of_session,
 };
@@ -52,6 +54,7 @@ impl From<Refusal> for ApiError {
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,
             Refusal::Promised { .. } => Code::Promised,
             Refusal::Deal { reason } => of_deal(reason),
+            Refusal::Hire { reason } => of_hire(reason),
             Refusal::Payment { reason } => of_payment(reason),
             Refusal::Budget { reason } => of_budget(reason),
             Refusal::Escrow { reason } => of_escrow(reason),
@@ -60,7 +63,11 @@ impl From<Refusal> for ApiError {
             Refusal::Session { reason } => session::tiers(reason),
             _ => None,
         };
-        ApiError { tiers, ..ApiError::new(code, refusal.to_string()) }
+        let retry_after = match &refusal {
+            Refusal::Hire { reason } => hire::wait(reason),
+            _ => None,
+        };
+        ApiError { tiers, retry_after, ..ApiError::new(code, refusal.to_string()) }
     }
 }
 

@@ -36,6 +36,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REQUEST_ID_LEN_MAX: usize = 64;
 /// Asked all the time, and costs nothing.
 const UNLIMITED: &str = "/healthz";
+/// Writes nothing, though what it asks needs a body.
+const READS_BY_POST: &str = "/x402/verify";
 /// Web pages of allowed origins need not ask again for this long.
 const CORS_MAX_AGE: Duration = Duration::from_secs(3600);
 
@@ -178,7 +180,10 @@ async fn limit(State(frame): State<Arc<Frame>>, request: Request, next: Next) ->
     let caller = frame.address(&request).map(Caller::at);
     let verdicts = request.extensions().get::<Verdicts>().cloned().unwrap_or_default();
     if let (Some(limiter), Some(caller), false) = (&frame.limiter, caller, is_unlimited) {
-        let cost = Cost::of(request.method());
+        let cost = match request.uri().path() == READS_BY_POST {
+            true => Cost::Read,
+            false => Cost::of(request.method()),
+        };
         if let Err(error) = limiter.spend(caller, cost, Instant::now(), &verdicts) {
             return error.into_response();
         }

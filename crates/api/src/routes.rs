@@ -2,14 +2,17 @@
 
 mod agents;
 mod budgets;
+mod capabilities;
 mod deals;
 mod escrows;
 mod events;
 mod health;
+mod listings;
 mod node;
 mod operators;
 mod pages;
 mod proofs;
+mod receipts;
 mod sessions;
 mod transfers;
 mod verifications;
@@ -63,6 +66,8 @@ const CURSOR_LEN_MAX: usize = 128;
             when nobody else can."),
         (name = "sessions", description = "Browsers for agents: every action is recorded in a \
             chain of hashes, which the gateway signs when the session is closed."),
+        (name = "hire", description = "SHP: what agents sell, who finds them, and the receipts of \
+            hires. These messages carry their own signatures."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),
     ),
@@ -89,15 +94,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(transfers::show))
         .routes(routes!(transfers::post))
         .routes(routes!(transfers::void))
-        .routes(routes!(x402::supported))
-        .routes(routes!(x402::verify))
-        .routes(routes!(x402::settle))
-        .routes(routes!(escrows::show))
-        .routes(routes!(escrows::release))
-        .routes(routes!(escrows::refund))
-        .routes(routes!(escrows::timeout_refund))
-        .routes(routes!(budgets::open))
-        .routes(routes!(budgets::show))
+        .merge(payments())
         .routes(routes!(deals::open))
         .routes(routes!(deals::respond))
         .routes(routes!(deals::negotiation))
@@ -133,6 +130,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(sessions::steps))
         .routes(routes!(sessions::close))
         .routes(routes!(sessions::proof))
+        .merge(registry())
         .routes(routes!(events::list))
         .routes(routes!(events::head))
         .routes(routes!(node::keys))
@@ -143,6 +141,39 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(pages::docs))
         .routes(routes!(pages::problem))
         .route("/", axum::routing::get(pages::home))
+}
+
+/// x402, and what belongs to it: escrows and budgets.
+fn payments() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(x402::supported))
+        .routes(routes!(x402::verify))
+        .routes(routes!(x402::settle))
+        .routes(routes!(escrows::show))
+        .routes(routes!(escrows::release))
+        .routes(routes!(escrows::refund))
+        .routes(routes!(escrows::timeout_refund))
+        .routes(routes!(budgets::open))
+        .routes(routes!(budgets::show))
+}
+
+/// SHP: listings, search and receipts.
+fn registry() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(capabilities::list))
+        .routes(routes!(capabilities::schema))
+        .routes(routes!(listings::publish))
+        .routes(routes!(listings::paid_at))
+        .routes(routes!(listings::show))
+        .routes(routes!(listings::delete))
+        .routes(routes!(listings::remove))
+        .routes(routes!(listings::of_agent))
+        .routes(routes!(listings::search))
+        .routes(routes!(receipts::submit))
+        .routes(routes!(receipts::show))
+        .routes(routes!(receipts::countersign))
+        .routes(routes!(receipts::payload))
+        .routes(routes!(receipts::of_agent))
 }
 
 /// What every list takes.

@@ -3,6 +3,11 @@
 
 pub mod budget;
 pub mod capability;
+pub mod endpoint;
+pub mod listing;
 mod media;
+pub mod rank;
+pub mod receipt;
+pub mod terms;
 
 pub use skep_wire::hire::Verification;

@@ -12,6 +12,7 @@ use skep_store::{
 use crate::{
     Market, Signed,
     deal::DealRefusal,
+    hire::HireRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
     pay::{EscrowRefusal, PayRefusal},
     session::SessionRefusal,
@@ -97,6 +98,8 @@ pub enum Refusal {
     Deal { reason: DealRefusal },
     #[error(transparent)]
     Session { reason: SessionRefusal },
+    #[error(transparent)]
+    Hire { reason: HireRefusal },
     #[error(transparent)]
     Payment { reason: PayRefusal },
     #[error(transparent)]

@@ -11,6 +11,9 @@ pub trait Egress: Send + Sync + Debug {
     /// Sends a body and gives the status of the answer, whatever it is.
     fn post(&self, url: String, headers: Vec<(String, String)>, body: Vec<u8>) -> Sending<'_, u16>;
 
+    /// Fetches a body of at most `body_max` bytes from this very address: a redirect is no answer.
+    fn get_here(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>>;
+
     /// Fetches a body of at most `body_max` bytes.
     fn get(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>>;
 }

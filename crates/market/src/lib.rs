@@ -9,6 +9,7 @@ mod answer;
 mod change_keys;
 mod deal;
 mod egress;
+mod hire;
 mod identity;
 mod link;
 mod notice;
@@ -30,6 +31,7 @@ pub use self::{
     answer::{Answered, Failure, Guarded, Refusal},
     deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
+    hire::{Challenge, HireRefusal, SAMPLE_POPULAR, SAMPLE_RARE, sample_listing},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     pay::{EscrowRefusal, PayRefusal},
     register::{OperatorRecord, check_webhook},
@@ -70,6 +72,7 @@ pub struct Market {
     /// How the marketplace names itself in messages.
     marketplace: Arc<str>,
     directory: Arc<deal::Directory>,
+    challenge: Challenge,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
 }
@@ -90,6 +93,7 @@ impl Market {
             accredited: Arc::default(),
             marketplace: "skep".into(),
             directory: Arc::default(),
+            challenge: Challenge::default(),
             dev,
             test_clock: None,
         }
@@ -124,6 +128,11 @@ impl Market {
     /// How the marketplace names itself in messages.
     pub fn with_name(self, name: &str) -> Market {
         Market { marketplace: name.into(), ..self }
+    }
+
+    /// Whether sellers must show that they are at the addresses of their listings.
+    pub fn with_listing_challenge(self, challenge: Challenge) -> Market {
+        Market { challenge, ..self }
     }
 
     /// Lets callers move the store's clock, which must be this one. It goes on where it was when

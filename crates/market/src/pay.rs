@@ -18,7 +18,11 @@ use std::collections::BTreeMap;
 use skep_base::{AgentId, hash::keccak256};
 use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_network};
 
-pub(crate) use self::{budget::BUDGET_JOB, escrow::ESCROW_JOB};
+pub(crate) use self::{
+    budget::BUDGET_JOB,
+    escrow::ESCROW_JOB,
+    record::{PaymentRecord, payment_key},
+};
 pub use self::{escrow::EscrowRefusal, refusal::PayRefusal};
 use crate::Market;
 

@@ -166,6 +166,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         pending_recovery: None,
         money_frozen_until: None,
         defaults: 0,
+        refunds_despite_pass: 0,
         registered_at: turn.now(),
     };
     Ok(AgentRecord {

@@ -13,6 +13,7 @@ use crate::{
     Failure, KeyRefusal, Market, Refusal,
     change_keys::RECOVERY_JOB,
     deal::{DEFAULT_JOB, TICK_JOB},
+    hire::CHECK_JOB,
     notice::WEBHOOK_JOB,
     pay::{BUDGET_JOB, ESCROW_JOB},
     session::SESSION_JOB,
@@ -37,8 +38,8 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
 /// again once its lease has run out.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
-/// Jobs without which money would not move.
-const CLOCKS: [&str; 5] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB, ESCROW_JOB];
+/// Jobs without which money would not move, and dead sellers would stay alive.
+const CLOCKS: [&str; 6] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB, ESCROW_JOB, CHECK_JOB];
 
 /// Jobs on their way outside.
 type Outside = JoinSet<Result<(), Failure>>;
@@ -76,6 +77,7 @@ impl Market {
 
     async fn clean_up(&self) -> Result<(), Failure> {
         while self.store.drop_expired().await? == 1000 {}
+        while self.store.drop_payloads().await? {}
         Ok(())
     }
 
@@ -121,6 +123,7 @@ impl Market {
             ESCROW_JOB => self.finish_escrow(job.clone()).await,
             BUDGET_JOB => self.finish_budget(job.clone()).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
+            CHECK_JOB => self.finish_check(job.clone()).await,
             unknown => {
                 // A newer node of the same database may know it.
                 let error = format!("this node does not know jobs of the kind {unknown}");
@@ -147,7 +150,7 @@ impl Market {
                 self.store.fail_job(own(job), error.to_string(), Some(later)).await?;
                 Ok(())
             }
-            // A clock of money is never given up: it would lie still for ever.
+            // A clock is never given up: money would lie still for ever.
             Err(error) if CLOCKS.contains(&job.kind.as_str()) => {
                 tracing::error!(%error, job = %job.id, kind = job.kind, "a timer failed");
                 let wait = Duration::from_secs(1 << job.attempts.clamp(0, 12));

@@ -35,9 +35,15 @@ mod pay_escrow;
 mod pay_property;
 #[path = "it/pay_world.rs"]
 mod pay_world;
+#[path = "it/receipts.rs"]
+mod receipts;
 #[path = "it/receiver.rs"]
 mod receiver;
 #[path = "it/registration.rs"]
 mod registration;
+#[path = "it/registry.rs"]
+mod registry;
+#[path = "it/seller.rs"]
+mod seller;
 #[path = "it/sessions.rs"]
 mod sessions;

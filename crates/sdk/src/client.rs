@@ -100,6 +100,11 @@ impl Call {
         Call { signed: true, ..self }
     }
 
+    /// Signs it if the client can: some answers say more to whom they belong.
+    pub(crate) fn signed_if(self, signed: bool) -> Call {
+        Call { signed, ..self }
+    }
+
     pub(crate) fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Call {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self

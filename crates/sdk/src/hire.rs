@@ -42,13 +42,15 @@ impl Client {
 
     /// The seller's side of a receipt. The same receipt again is fine.
     pub async fn submit_receipt(&self, receipt: &Receipt) -> Result<ReceiptAccepted, Error> {
-        Ok(self.send(&Call::post("/v1/receipts", receipt)?).await?.value)
+        let call = Call::post("/v1/receipts", receipt)?.signed_if(self.agent_id().is_some());
+        Ok(self.send(&call).await?.value)
     }
 
     /// The buyer's side. The same again is fine.
     pub async fn countersign(&self, signature: &CounterSignature) -> Result<CounterSigned, Error> {
         let path = format!("/v1/receipts/{}/countersign", signature.hire_id);
-        Ok(self.send(&Call::post(path, signature)?).await?.value)
+        let call = Call::post(path, signature)?.signed_if(self.agent_id().is_some());
+        Ok(self.send(&call).await?.value)
     }
 
     pub async fn submit_payload(&self, id: &str, payload: &HirePayload) -> Result<Value, Error> {

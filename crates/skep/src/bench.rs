@@ -1,9 +1,11 @@
 //! `skep bench`: ratios against a peer, or against the machine's limit, measured in the same run.
 
 mod auth;
+mod hire;
 mod json;
 mod ledger;
 mod probe;
+mod search;
 mod settle;
 mod store;
 
@@ -22,8 +24,12 @@ pub enum What {
     Ledger,
     /// Complete deals over HTTP against pgbench.
     Settle,
+    /// Paid hires against the same call unpaid, and the facilitator against npm's.
+    Hire,
     /// Recorded browser sessions, and what the recording costs.
     Probe,
+    /// Searches among few listings against searches among many.
+    Search,
     /// Start-up and audit of a long journal.
     Store,
     /// Canonical JSON against serde_json.
@@ -44,6 +50,9 @@ pub struct Bench {
     /// How many deals are stored when `settle` is measured for the second time; 0: only once.
     #[arg(long, default_value_t = 0)]
     deals: u64,
+    /// How many listings are stored when `search` is measured for the second time.
+    #[arg(long, default_value_t = 100_000)]
+    listings: u64,
     /// How long the journal is that `store` is measured on.
     #[arg(long, default_value_t = 100_000)]
     transfers: u64,
@@ -91,8 +100,14 @@ impl Bench {
         if wanted(What::Settle) {
             settle::measure(time, self.deals, &mut report).await?;
         }
+        if wanted(What::Hire) {
+            hire::measure(time, &mut report).await?;
+        }
         if wanted(What::Probe) {
             probe::measure(time, &mut report).await?;
+        }
+        if wanted(What::Search) {
+            search::measure(time, self.listings, &mut report).await?;
         }
         if wanted(What::Store) {
             store::measure(self.transfers).await?.into_iter().try_for_each(&mut report)?;

@@ -33,18 +33,26 @@ impl Egress for Guarded {
         })
     }
 
+    fn get_here(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>> {
+        let request = Request { follow_redirects: false, ..Request::get(url) };
+        Box::pin(self.fetch(Request { body_max: Some(body_max), ..request }))
+    }
+
     fn get(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>> {
-        Box::pin(async move {
-            let request = Request { body_max: Some(body_max), ..Request::get(url) };
-            let answer = self.0.send(request).await.map_err(failure)?;
-            match answer.is_success() {
-                true => Ok(answer.body),
-                false => {
-                    let detail = format!("the address answered {}", answer.status);
-                    Err(EgressFailure { code: "bad_status".to_owned(), detail })
-                }
+        Box::pin(self.fetch(Request { body_max: Some(body_max), ..Request::get(url) }))
+    }
+}
+
+impl Guarded {
+    async fn fetch(&self, request: Request) -> Result<Vec<u8>, EgressFailure> {
+        let answer = self.0.send(request).await.map_err(failure)?;
+        match answer.is_success() {
+            true => Ok(answer.body),
+            false => {
+                let detail = format!("the address answered {}", answer.status);
+                Err(EgressFailure { code: "bad_status".to_owned(), detail })
             }
-        })
+        }
     }
 }
 

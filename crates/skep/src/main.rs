@@ -15,9 +15,11 @@ mod gateway;
 mod hire;
 mod keys;
 mod ledger;
+mod listing;
 mod node_key;
 mod proof;
 mod review;
+mod search;
 mod sell;
 mod session;
 mod settings;
@@ -69,6 +71,8 @@ enum Command {
     Budget(budget::BudgetArgs),
     Deal(deal::DealArgs),
     Review(review::ReviewArgs),
+    Listing(listing::ListingArgs),
+    Search(search::SearchArgs),
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
@@ -164,6 +168,8 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Budget(args) => with_settings!(args),
         Command::Deal(args) => with_settings!(args),
         Command::Review(args) => with_settings!(args),
+        Command::Listing(args) => with_settings!(args),
+        Command::Search(args) => with_settings!(args),
         Command::Session(args) => with_settings!(args),
         Command::Gateway(args) => {
             let settings = Settings::load(config, &args.flags())?;

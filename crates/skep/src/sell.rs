@@ -9,7 +9,7 @@ use skep_agent::{
     path::keys_path,
     seller::{
         FREE_PER_DAY_DEFAULT, ForwardWork, MAX_LATENCY_MS_DEFAULT, Offer, ProgramWork, REPUBLISH,
-        SEATS_DEFAULT, Sale, Seller, SellerConfig, SellerHandle, Taxonomy, Work,
+        SEATS_DEFAULT, Sale, Seller, SellerConfig, SellerHandle, Work,
     },
 };
 use skep_base::AgentId;
@@ -19,7 +19,7 @@ use skep_store::SystemClock;
 use skep_wire::hire::{PaymentMode, Usdc};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::{client::SignerArgs, egress, settings::Settings, up};
+use crate::{check, client::SignerArgs, egress, settings::Settings, up};
 
 /// A listing that could not be published again is tried again after this.
 const REPUBLISH_PAUSE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -128,7 +128,7 @@ impl SellArgs {
             behind_proxy: self.behind_proxy,
             journal,
             egress: Egress::new(egress::policy(self.dev))?,
-            checker: Arc::new(Taxonomy),
+            checker: Arc::new(check::checker()?),
             clock: Arc::new(SystemClock),
             clarify_signed_only: self.clarify_signed_only,
         };
@@ -220,7 +220,10 @@ impl SellArgs {
                 });
                 writeln!(out, "{line}")?;
             }
-            false => writeln!(out, "selling {capability} at {endpoint} for {price} USDC")?,
+            false => {
+                writeln!(out, "ready {endpoint}")?;
+                writeln!(out, "selling {capability} at {endpoint} for {price} USDC")?;
+            }
         }
         Ok(out.flush()?)
     }

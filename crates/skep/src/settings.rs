@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 32] = [
+pub const KNOWN: [(&str, &str); 33] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -43,6 +43,10 @@ pub const KNOWN: [(&str, &str); 32] = [
     ("session_price_minor", "what a billable action costs, in minor units of USDC; default: 1000"),
     ("session_prices", "actions with prices of their own, as CRAWL=5000, by commas"),
     ("sessions_max", "browser sessions that one agent may have open; default: 4"),
+    (
+        "listing_challenge",
+        "off, soft or enforce: whether sellers show that they are at their addresses; default: enforce",
+    ),
     ("log_format", "auto, text or json"),
     ("node", "the node that commands talk to"),
     ("keys", "the keyring's file"),

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use skep_api::{Config, Server, TlsFiles};
 use skep_base::{AgentId, Clock};
-use skep_market::{Market, TestClock};
+use skep_market::{Challenge, Market, TestClock};
 use skep_settle::{Policy, money::FEE_BPS_MAX};
 use skep_store::{Options, Store};
 use tokio::{
@@ -115,6 +115,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         .with_gateway(gateway::for_node(settings, &data_dir, dev).await?)
         .with_conduit(gateway::conduit(settings)?)
         .with_accredited(accredited)
+        .with_listing_challenge(challenge(settings)?)
         .with_name(settings.list("public_names").first().map_or("skep", String::as_str));
     if let Some(clock) = clock {
         market = market.with_test_clock(clock).await?;
@@ -189,6 +190,15 @@ fn policy(settings: &Settings) -> Result<Policy> {
     }
     policy.review_deadline_s = number("review_deadline_s")?.filter(|seconds| *seconds > 0);
     Ok(policy)
+}
+
+fn challenge(settings: &Settings) -> Result<Challenge> {
+    Ok(match settings.text("listing_challenge") {
+        Some("off") => Challenge::Off,
+        Some("soft") => Challenge::Soft,
+        None | Some("enforce") => Challenge::Enforce,
+        Some(other) => bail!("listing_challenge is {other:?}: say off, soft or enforce"),
+    })
 }
 
 /// Decision 35a: a database is for test money from its first day, or never.

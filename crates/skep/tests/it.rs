@@ -16,6 +16,8 @@ mod kill;
 mod market_process;
 #[path = "it/proof_page.rs"]
 mod proof_page;
+#[path = "it/sell.rs"]
+mod sell;
 #[path = "it/sessions.rs"]
 mod sessions;
 #[path = "it/site.rs"]

@@ -1,13 +1,17 @@
 //! Peers to measure the ledger against: the same rows, written without any of its work.
 
 mod deals;
+mod listings;
 
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
 
-pub use self::deals::copy_deals;
+pub use self::{
+    deals::copy_deals,
+    listings::{Sample, load_listings},
+};
 use rusqlite::{Connection, params};
 use skep_base::{
     AgentId, Amount, Asset, Timestamp,

@@ -22,6 +22,7 @@ use crate::{
     book::Book,
     event::Event,
     list::ListChanges,
+    listing::{ListingChanges, Payload},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, RouteKey,
@@ -95,6 +96,8 @@ pub(crate) struct Group {
     pub(crate) ended_jobs: Vec<JobEnd>,
     pub(crate) reached: BTreeSet<String>,
     pub(crate) lists: ListChanges,
+    pub(crate) listings: ListingChanges,
+    pub(crate) payloads: Vec<Payload>,
 }
 
 impl Group {
@@ -230,6 +233,8 @@ impl Group {
         self.ended_jobs.extend(writes.ended_jobs);
         self.reached.extend(writes.reached);
         self.lists.extend(writes.lists);
+        self.listings.extend(writes.listings);
+        self.payloads.extend(writes.payloads);
         for account in book.changed_accounts() {
             self.changed_accounts.insert(account.id.clone());
             self.accounts.insert(account.id.clone(), account.clone());

@@ -17,6 +17,7 @@ pub mod event;
 mod group;
 pub mod job;
 mod list;
+mod listing;
 mod migrate;
 mod postgres;
 mod sqlite;
@@ -32,6 +33,10 @@ pub use self::{
     event::{Event, Head, LoggedEvent},
     job::{Job, Room},
     list::Listed,
+    listing::{
+        Indexed, LISTINGS_SCANNED_MAX, ListingFilter, ListingPage, ListingPlace, ListingRow,
+        ModeFilter, Payload,
+    },
     sqlite::Synchronous,
     store::{Entry, Options, Progress, Seen, Store},
     transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},

@@ -29,9 +29,10 @@ macro_rules! migrations {
 }
 
 pub(crate) const SQLITE: &[Migration] =
-    migrations!("sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages");
-pub(crate) const POSTGRES: &[Migration] =
-    migrations!("postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages");
+    migrations!("sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire");
+pub(crate) const POSTGRES: &[Migration] = migrations!(
+    "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire"
+);
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer
 /// step, or one that is not ours, is refused before anything is touched.

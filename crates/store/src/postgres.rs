@@ -9,6 +9,7 @@ mod connect;
 mod flush;
 mod jobs;
 mod lane;
+mod listings;
 mod load;
 mod read;
 mod sequencer;

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod audit;
 mod checkpoint;
 mod jobs;
+pub(crate) mod listings;
 mod read;
 mod writer;
 

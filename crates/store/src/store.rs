@@ -16,6 +16,7 @@ use crate::{
     event::{Head, LoggedEvent},
     job::{Job, Room},
     list::Listed,
+    listing::{ListingFilter, ListingPage, ListingPlace, PAYLOADS_DROPPED},
     postgres::{self, Postgres},
     sqlite::{self, Sqlite, Synchronous},
     transfer::{DebtState, StoredTransfer, Transfer},
@@ -250,6 +251,52 @@ impl Store {
         ask!(self, e => e.listed(list.to_owned(), after, limit))
     }
 
+    /// The members of a list, newest first, before the time (in ms) and name of an earlier page's
+    /// last one.
+    pub async fn listed_latest(
+        &self,
+        list: &str,
+        before: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        ask!(self, e => e.listed_latest(list.to_owned(), before, limit))
+    }
+
+    /// Listings that have all of these terms and pass the filter, best first, after the place of
+    /// an earlier page. A bounded part of the rarest term's listings is looked at, however many
+    /// there are.
+    pub async fn search_listings(
+        &self,
+        terms: Vec<String>,
+        filter: ListingFilter,
+        after: Option<ListingPlace>,
+        limit: usize,
+    ) -> Result<ListingPage, StoreError> {
+        ask!(self, e => e.search_listings(terms, filter, after, limit))
+    }
+
+    /// The different terms that begin with `prefix`, in order, at most so many.
+    pub async fn listing_terms(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        ask!(self, e => e.listing_terms(prefix.to_owned(), limit))
+    }
+
+    /// The first and the last of the agents whose listings pay to this address.
+    pub async fn agents_paid_at(
+        &self,
+        payee: AgentId,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        ask!(self, e => e.agents_paid_at(payee))
+    }
+
+    /// Sealed bytes, until they expire.
+    pub async fn payload(&self, receipt_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        ask!(self, e => e.payload(receipt_id.to_owned()))
+    }
+
     /// How many members a list has, and since when the oldest waits.
     pub async fn list_len(&self, list: &str) -> Result<(u64, Option<Timestamp>), StoreError> {
         ask!(self, e => e.list_len(list.to_owned()))
@@ -296,6 +343,12 @@ impl Store {
     /// Forgets a batch of expired nonces and idempotency keys. Says how many.
     pub async fn drop_expired(&self) -> Result<usize, StoreError> {
         ask!(self, e => e.drop_expired())
+    }
+
+    /// Forgets a batch of payloads whose time is over. Says whether there may be more.
+    pub async fn drop_payloads(&self) -> Result<bool, StoreError> {
+        let dropped = ask!(self, e => e.drop_payloads())?;
+        Ok(dropped >= PAYLOADS_DROPPED)
     }
 
     /// Sums up the accounts without a balance row, so that reading them stays cheap.

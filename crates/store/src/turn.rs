@@ -13,7 +13,14 @@ use skep_base::{
     id::{EventId, Id, JobId, Kind as IdKind, TransferId},
 };
 
-use crate::{account::AccountId, book::Book, event::Event, job::Job, list::ListChanges};
+use crate::{
+    account::AccountId,
+    book::Book,
+    event::Event,
+    job::Job,
+    list::ListChanges,
+    listing::{Indexed, ListingChanges, Payload},
+};
 
 /// What keeps the rows of one deal, or of one agent, on one shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -204,6 +211,8 @@ pub struct Writes {
     /// Destinations whose breakers are closed.
     pub(crate) reached: Vec<String>,
     pub(crate) lists: ListChanges,
+    pub(crate) listings: ListingChanges,
+    pub(crate) payloads: Vec<Payload>,
 }
 
 /// What a step sees and what it writes.
@@ -336,6 +345,17 @@ impl Turn {
     /// Takes a member off a list; that it is not on it is fine.
     pub fn delist(&mut self, list: &str, member: impl fmt::Display) {
         self.writes.lists.delist(list, member.to_string());
+    }
+
+    /// Makes search find a listing as it is after this turn, or no longer. `before`: as it found it
+    /// until now.
+    pub fn index_listing(&mut self, before: Option<Indexed>, after: Option<Indexed>) {
+        self.writes.listings.change(before, after);
+    }
+
+    /// Keeps sealed bytes until they expire; those that are there already stay.
+    pub fn keep_payload(&mut self, payload: Payload) {
+        self.writes.payloads.push(payload);
     }
 
     /// Orders the events of one route: by the version of its record, then by their place.

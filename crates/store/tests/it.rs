@@ -11,6 +11,8 @@ mod fixture;
 mod jobs;
 #[path = "it/ledger.rs"]
 mod ledger;
+#[path = "it/listings.rs"]
+mod listings;
 #[path = "it/lists.rs"]
 mod lists;
 #[path = "it/log.rs"]

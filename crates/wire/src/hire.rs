@@ -25,7 +25,7 @@ pub use self::{
     },
     listing::{
         DESCRIPTION_LEN_MAX, ENDPOINT_LEN_MAX, EndpointProof, Listing, ListingAccepted,
-        ListingRemoval, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN,
+        ListingRemoval, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN, listing_id,
     },
     receipt::{
         CounterSignature, CounterSigned, Findings, HIRE_ID_LEN_MAX, HirePayload, Judgement, NO_TX,

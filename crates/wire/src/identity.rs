@@ -325,6 +325,9 @@ pub struct Agent {
     /// Debts that it left open for more than seven days.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub defaults: u32,
+    /// How often it took money back for work that passed the platform's own check.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refunds_despite_pass: u32,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub registered_at: Timestamp,
 }

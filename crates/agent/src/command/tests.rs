@@ -100,6 +100,7 @@ impl Node {
             pending_recovery: None,
             money_frozen_until: None,
             defaults: 0,
+            refunds_despite_pass: 0,
             registered_at: NOW,
         };
         Node { record: Mutex::new(record), fault: Mutex::new(Fault::None) }

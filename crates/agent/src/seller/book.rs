@@ -17,6 +17,9 @@ use super::{
 };
 use crate::journal::{Journal, JournalError};
 
+#[cfg(test)]
+mod tests;
+
 /// A journal longer than this, in bytes, is rewritten when it is opened.
 pub const COMPACT_ABOVE: u64 = 64 * 1024 * 1024;
 /// How long a hire that is over is remembered.

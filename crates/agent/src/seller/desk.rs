@@ -133,8 +133,9 @@ impl Shop {
     }
 
     async fn begin_free(self: &Arc<Self>, asked: &Asked) -> Result<Entered, Refusal> {
-        let free = asked.wares.iter().find(|ware| ware.offer.first_call_free);
-        let ware = free.or(asked.wares.first()).cloned();
+        let preferred = asked.request.preferred_payment_mode.as_ref();
+        let free = asked.wares.iter().filter(|ware| ware.offer.first_call_free);
+        let ware = free.min_by_key(|ware| Some(&ware.mode) != preferred).cloned();
         let ware = ware.ok_or_else(|| Refusal::new(404, "capability_not_sold", "nothing fits"))?;
         let hire = self.new_hire(asked, &ware, Way::Free, None)?;
         self.begin(hire, &ware).await

@@ -1,8 +1,8 @@
 //! A program as work: parameters as JSON on its stdin, the result as JSON from its stdout.
 //!
 //! It gets a folder of its own that is gone afterwards, and nothing of this process's environment.
-//! It runs in a process group of its own, which is killed as a whole: when its time is over, when it
-//! says too much, when it has ended and left others behind.
+//! It runs in a process group of its own, which is killed as a whole: when its time is over, when
+//! it says too much, when it has ended and left others behind.
 
 use std::{
     ffi::OsString,

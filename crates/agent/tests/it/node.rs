@@ -285,6 +285,7 @@ fn found(listing: &Listing) -> Found {
         reputation: Reputation::default(),
         alive: true,
         checked_at: None,
+        endpoint_proven: true,
         ranking: Ranking::default(),
     }
 }
@@ -339,6 +340,7 @@ async fn submit(State(node): State<Node>, Json(receipt): Json<Receipt>) -> Respo
         findings: Findings { seller: receipt.verification.clone(), ..Findings::default() },
         judgement: Judgement::NotVerifiedByBuyer,
         dispute: false,
+        linked: false,
         escrow: None,
         accepted_at: now(),
         receipt,

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 use skep_base::{Amount, hash::json_sha256};
 use skep_wire::{
-    hire::{HireResponse, WalletSigned},
+    hire::{HireResponse, PaymentMode, WalletSigned},
     x402::{
         PAYMENT_RESPONSE, PAYMENT_SIGNATURE, SettleResponse, X_PAYMENT, from_header, to_header,
     },
@@ -123,6 +123,31 @@ async fn money_in_escrow_is_held_before_the_work_and_goes_back_if_it_fails() {
     assert_eq!(world.bank.balance(buyer.id()), 1_000_000 - PRICE, "only the good one is held");
     let refunds = world.bank.with(|books| books.refunds.clone());
     assert_eq!(refunds.into_values().collect::<Vec<_>>(), [seller_wallet().address()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_escrow_of_both_sides_choice_holds_the_money_and_takes_the_delivery() {
+    let world = World::new().await;
+    let elsewhere = crate::bank::Bank::open().await;
+    let custom = PaymentMode::CustomEscrow(elsewhere.url.clone());
+    let mut dearer = world.offer();
+    (dearer.modes, dearer.price) = (vec![escrow(), custom.clone()], "0.03".parse().unwrap());
+    let shop = world.open_with(vec![world.offer(), dearer], |_| {}).await;
+    assert_eq!(shop.handle.listings().len(), 3);
+    let buyer = world.buyer(10);
+    elsewhere.fund(buyer.id(), 1_000_000);
+    let asked = shop.hire(&buyer.hire(json!({}))).await.required();
+    assert_eq!(asked.accepts.len(), 3, "every mode is offered");
+    let cheap = buyer.hire_with(json!({}), |hire| hire.max_price_usdc = "0.02".parse().ok());
+    assert_eq!(shop.hire(&cheap).await.required().accepts.len(), 1);
+    let hire = buyer.hire_with(json!({}), |hire| hire.preferred_payment_mode = Some(custom));
+    let done = shop.bought(&buyer, &hire).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    // Both ledgers of this test have the same asset: the first way that fits is taken.
+    let held = elsewhere.balance(buyer.id()) + world.bank.balance(buyer.id());
+    assert_eq!(held, 2_000_000 - 30_000);
+    assert_eq!(elsewhere.with(|books| (books.receipts.len(), books.payloads.len())), (1, 1));
+    assert_eq!(elsewhere.balance(buyer.id()), 1_000_000 - 30_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -116,3 +116,34 @@ async fn a_result_that_fails_the_capabilitys_own_check_is_not_sold() {
     }
     assert_eq!(world.bank.balance(buyer.id()), 1_000_000 - PRICE);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_can_be_forwarded_to_a_server_of_ones_own() {
+    use axum::{Json, Router, http::HeaderMap, routing::post};
+    let app = Router::new()
+        .route(
+            "/work",
+            post(async |headers: HeaderMap, Json(params): Json<serde_json::Value>| {
+                let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+                Json(json!({ "params": params, "buyer": text("skep-buyer"),
+                    "key": text("idempotency-key"), "capability": text("skep-capability") }))
+            }),
+        )
+        .route("/flood", post(async || vec![b' '; STDOUT_LEN_MAX + 1]))
+        .route("/slow", post(async || tokio::time::sleep(LONG).await));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let run = async |path: &str, limit| {
+        let work = skep_agent::seller::ForwardWork::new(&format!("{url}{path}")).unwrap();
+        work.run(json!({ "a": 1 }), context(limit)).await
+    };
+    let result = run("/work", LONG).await.unwrap();
+    assert_eq!((&result["params"], &result["key"]), (&json!({ "a": 1 }), &json!("rcpt_1")));
+    assert_eq!(result["capability"], "custom.test.a");
+    assert_eq!(run("/flood", LONG).await, Err(WorkError::TooLong { max: STDOUT_LEN_MAX }));
+    assert!(matches!(run("/nothing", LONG).await, Err(WorkError::Failed(_))));
+    let limit = Duration::from_millis(200);
+    assert_eq!(run("/slow", limit).await, Err(WorkError::TimedOut(limit)));
+    assert!(skep_agent::seller::ForwardWork::new("file:///etc/passwd").is_err());
+}

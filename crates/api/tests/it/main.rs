@@ -7,5 +7,6 @@ mod documents;
 mod money;
 mod notices;
 mod payments;
+mod registry;
 mod serving;
 mod world;

@@ -28,6 +28,10 @@ impl Egress for Plain {
         })
     }
 
+    fn get_here(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>> {
+        self.get(url, body_max)
+    }
+
     fn get(&self, _: String, _: usize) -> Sending<'_, Vec<u8>> {
         let failure = EgressFailure { code: "none".to_owned(), detail: "not here".to_owned() };
         Box::pin(async move { Err(failure) })

@@ -1,21 +1,30 @@
 //! The facilitator over HTTP.
 
 use serde_json::json;
-use skep_base::Amount;
-use skep_wire::x402::{
-    Authorization, EXACT, ExactPayload, FacilitatorRequest, LEDGER_CHAIN_ID, Payment, Resource,
-    reason,
+use skep_base::{AgentId, Amount, Hash32, id::DealId};
+use skep_wire::{
+    hire::{
+        EscrowOrder, EscrowTerms, EscrowVerb, HireRequest, PROTOCOL, WINDOW_SYNC_MS, WalletSigned,
+    },
+    settle::EscrowStatus,
+    x402::{
+        Authorization, EXACT, ExactPayload, FacilitatorRequest, LEDGER_CHAIN_ID, Payment, Rail,
+        Resource, SkepTerms, reason,
+    },
 };
 
 use crate::world::{Agent, Node, Request, config, now, usdc};
 
-fn payment(rail: &skep_wire::x402::Rail, from: &Agent, to: &Agent, n: u8) -> FacilitatorRequest {
+fn payment(rail: &Rail, from: &Agent, to: &Agent, n: u8) -> FacilitatorRequest {
+    signed_payment(rail, from, to.wallet.address(), &Hash32([n; 32]))
+}
+
+fn signed_payment(rail: &Rail, from: &Agent, to: AgentId, nonce: &Hash32) -> FacilitatorRequest {
     let price = Amount::new(20_000).unwrap();
-    let requirements = rail.requirements(price, to.wallet.address(), 60);
+    let requirements = rail.requirements(price, to, 60);
     let second = now().as_ms() / 1000;
-    let sides = (from.wallet.address(), to.wallet.address());
     let window = (second - 60, second + 60);
-    let authorization = Authorization::new(sides, price, window, &skep_base::Hash32([n; 32]));
+    let authorization = Authorization::new((from.wallet.address(), to), price, window, nonce);
     let signature = authorization.sign(&rail.domain(LEDGER_CHAIN_ID), &from.wallet).unwrap();
     let payload = ExactPayload { authorization, signature: signature.to_string() };
     let resource = Resource { url: "https://seller.example/hire".into(), ..Resource::default() };
@@ -69,4 +78,72 @@ async fn what_is_no_request_to_a_facilitator_is_told_so() {
     let unknown = format!("/v1/budgets/{}", "0".repeat(64));
     assert_eq!(node.send(&Request::get(&unknown)).await.code(), "unknown_budget");
     assert_eq!(node.send(&Request::get("/v1/budgets/x")).await.code(), "malformed_id");
+}
+
+/// Terms for 20000 from one to the other, and the payment into escrow.
+fn into_escrow(rail: &Rail, from: &Agent, to: &Agent) -> FacilitatorRequest {
+    let mut hire: HireRequest = serde_json::from_value(json!({
+        "protocol": PROTOCOL, "buyer_id": from.wallet.address(), "capability": "custom.test.echo",
+        "params": {}, "seller_id": to.wallet.address(), "nonce": "n-1",
+    }))
+    .unwrap();
+    hire.sign(&from.wallet).unwrap();
+    let terms = EscrowTerms {
+        hire_hash: hire.digest().unwrap(),
+        buyer: from.wallet.address(),
+        seller: to.wallet.address(),
+        payee: to.wallet.address(),
+        amount: Amount::new(20_000).unwrap(),
+        capability: hire.capability.clone(),
+        verification_version: None,
+        verification_window_ms: WINDOW_SYNC_MS,
+        deliver_within_ms: 60_000,
+    };
+    let nonce = terms.payment_nonce().unwrap();
+    let request = signed_payment(rail, from, rail.escrow_address, &nonce);
+    let skep = SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: Some(terms) };
+    FacilitatorRequest { skep: Some(skep), ..request }
+}
+
+#[tokio::test]
+async fn money_in_escrow_is_seen_and_ordered() {
+    let node = Node::start(config()).await;
+    let (ann, ben) = (node.rich(1).await, node.register(2).await);
+    let client = node.client(&ann);
+    let settled = client.x402_settle(&into_escrow(&node.market.rail(), &ann, &ben)).await.unwrap();
+    let id: DealId = settled.escrow_id.unwrap().parse().unwrap();
+    let escrow = client.hire_escrow(id).await.unwrap();
+    assert_eq!((escrow.status, &escrow.tx_hash), (EscrowStatus::Held, &settled.transaction));
+    let order = |verb, by: &Agent| {
+        let mut order: EscrowOrder = serde_json::from_value(json!({
+            "escrow_id": id, "verb": verb, "by": by.wallet.address(), "issued_at": now(),
+        }))
+        .unwrap();
+        order.sign(&by.wallet).unwrap();
+        order
+    };
+    let send = async |path: &str, order: &EscrowOrder| {
+        let body = serde_json::to_string(order).unwrap();
+        node.send(&Request::post(&format!("/v1/escrows/{id}/{path}"), &body)).await
+    };
+    let early = node.send(&Request::post(&format!("/v1/escrows/{id}/timeout-refund"), "{}")).await;
+    assert_eq!((early.status, early.code()), (409, "refund_too_early".to_owned()));
+    let mut forged = order(EscrowVerb::Refund, &ann);
+    forged.by = ben.wallet.address();
+    for (path, order, code) in [
+        ("release", order(EscrowVerb::Release, &ann), "not_delivered"),
+        ("release", order(EscrowVerb::Release, &ben), "not_your_escrow"),
+        ("release", order(EscrowVerb::Refund, &ben), "other_escrow_order"),
+        ("refund", forged, "bad_escrow_signature"),
+    ] {
+        assert_eq!(send(path, &order).await.code(), code);
+    }
+    let back = client.order_escrow(&order(EscrowVerb::Refund, &ben)).await.unwrap();
+    assert_eq!((back.status, back.reason.as_deref()), (EscrowStatus::Refunded, Some("seller")));
+    assert_eq!(client.timeout_refund(id).await.unwrap(), back);
+    assert_eq!(client.wallet().await.unwrap().balances[0].available, usdc("100"));
+    let over = send("release", &order(EscrowVerb::Release, &ann)).await;
+    assert_eq!((over.status, over.code()), (409, "escrow_over".to_owned()));
+    let unknown = "/v1/escrows/01970000-0000-7000-8000-000000000000";
+    assert_eq!(node.send(&Request::get(unknown)).await.code(), "unknown_escrow");
 }

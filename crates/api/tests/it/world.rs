@@ -7,7 +7,7 @@ use skep_api::{Config, Drained, Server};
 use skep_base::{
     Asset, Money, Timestamp, ed25519::SecretKey, hash::sha256, id::TransferId, wallet::WalletKey,
 };
-use skep_market::Market;
+use skep_market::{Challenge, Market};
 use skep_store::{Options, Store};
 use skep_wire::{
     http_signature::{self, KeyId, Message, Signer},
@@ -47,7 +47,8 @@ impl Node {
         let url = format!("sqlite:{}", dir.path().join("skep.db").display());
         let store = Store::open(&url, Options::default()).await.unwrap();
         let market = Market::new(store, SecretKey::from_seed([99; 32]), config.dev)
-            .with_webhook_key(SecretKey::from_seed([98; 32]));
+            .with_webhook_key(SecretKey::from_seed([98; 32]))
+            .with_listing_challenge(Challenge::Off);
         let server = Server::bind(config, market.clone()).await.unwrap();
         let (url, address) = (server.url(), server.local_addr());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -84,6 +84,7 @@ fn registered(recovery_key: Option<PublicKey>) -> AgentRecord {
         pending_recovery: None,
         money_frozen_until: None,
         defaults: 0,
+        refunds_despite_pass: 0,
         registered_at: at(0),
     };
     AgentRecord {

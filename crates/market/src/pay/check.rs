@@ -25,7 +25,7 @@ pub(super) struct PaymentUse {
 pub(super) enum Standing {
     New,
     /// This very payment was taken before.
-    Taken(PaymentRecord),
+    Taken(Box<PaymentRecord>),
 }
 
 pub(super) fn use_key(claim: &Claim) -> RecordKey {
@@ -71,7 +71,7 @@ pub(super) fn check(
     if let Some(taken) = facts.record::<PaymentRecord>(&payment_key(&claim.tx_hash))? {
         let known: Option<PaymentUse> = facts.record(&use_key(claim))?;
         return match known.is_some_and(|known| known.fingerprint == claim.fingerprint) {
-            true => Ok(Standing::Taken(taken)),
+            true => Ok(Standing::Taken(Box::new(taken))),
             false => Err(nonce_used().into()),
         };
     }

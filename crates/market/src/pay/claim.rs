@@ -206,7 +206,11 @@ impl Claim {
     }
 
     fn fingerprint_of(&self, resource: &str) -> Hash32 {
-        let hire = self.hire.as_ref().map(|(digest, _)| digest.to_string()).unwrap_or_default();
+        // A hire says more than the address at which it is done, which may move.
+        let what = match &self.hire {
+            Some((digest, _)) => digest.to_string(),
+            None => resource.to_owned(),
+        };
         let (after, before) = self.window;
         let text = serde_json::json!([
             self.tx_hash,
@@ -215,8 +219,7 @@ impl Claim {
             after.to_string(),
             before.to_string(),
             self.network,
-            resource,
-            hire,
+            what,
             self.escrow.is_some(),
         ]);
         sha256(text.to_string().as_bytes())

@@ -250,7 +250,6 @@ fn loaded(turn: &Turn, id: &DealId) -> Result<HireEscrowRecord, Stop> {
     known.ok_or_else(|| EscrowRefusal::Unknown { escrow: *id }.into())
 }
 
-#[expect(dead_code, reason = "receipts call it")]
 impl Market {
     /// Adds what [`Market::escrow_delivered`] touches: the escrow's record. Where the records of
     /// both sides are loaded, their webhooks are told as well.

@@ -70,7 +70,7 @@ impl Market {
         let glance = self.glance(keys(&claim), seen).await?;
         let outside = self.outside();
         if let Standing::Taken(known) = settled(check(&glance, outside(glance.now()), &claim))? {
-            return Ok(known);
+            return Ok(*known);
         }
         let load = load(&claim, &glance).map_err(StoreError::from)?;
         let Answered { value, .. } =
@@ -124,7 +124,7 @@ fn sides(claim: &Claim) -> Vec<AgentId> {
 
 fn settle(turn: &mut Turn, outside: Timestamp, claim: &Claim) -> Result<PaymentRecord, Stop> {
     if let Standing::Taken(known) = check(turn, outside, claim)? {
-        return Ok(known);
+        return Ok(*known);
     }
     let budget = match &claim.budget {
         Some(named) => {

@@ -227,6 +227,10 @@ impl skep_market::Egress for Errands {
         Box::pin(async { Err(nothing()) })
     }
 
+    fn get_here(&self, url: String, body_max: usize) -> skep_market::Sending<'_, Vec<u8>> {
+        self.get(url, body_max)
+    }
+
     fn get(&self, _: String, _: usize) -> Sending<'_, Vec<u8>> {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Box::pin(async { Err(nothing()) })

@@ -59,9 +59,27 @@ impl Egress for Plain {
         })
     }
 
-    fn get(&self, _: String, _: usize) -> Sending<'_, Vec<u8>> {
-        let failure = EgressFailure { code: "none".to_owned(), detail: "not here".to_owned() };
-        Box::pin(async move { Err(failure) })
+    fn get_here(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>> {
+        self.get(url, body_max)
+    }
+
+    fn get(&self, url: String, _: usize) -> Sending<'_, Vec<u8>> {
+        Box::pin(async move {
+            let failed = |error: io::Error| EgressFailure {
+                code: "broken".to_owned(),
+                detail: error.to_string(),
+            };
+            let (host, path) = url["http://".len()..].split_once('/').unwrap();
+            let mut stream = TcpStream::connect(host).await.map_err(failed)?;
+            let head = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.map_err(failed)?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.map_err(failed)?;
+            match answer.split_once("\r\n\r\n") {
+                Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.into()),
+                _ => Err(failed(io::ErrorKind::InvalidData.into())),
+            }
+        })
     }
 }
 

@@ -274,7 +274,7 @@ impl Trio {
 }
 
 /// CPU seconds that a process has used, its children not counted.
-fn cpu(process: &str) -> Result<f64> {
+pub(super) fn cpu(process: &str) -> Result<f64> {
     /// Clock ticks a second, as Linux reports times of processes.
     const TICKS: f64 = 100.0;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;

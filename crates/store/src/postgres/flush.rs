@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use skep_base::{Amount, Timestamp};
 use tokio_postgres::{Statement, error::Severity, types::ToSql};
 
-use super::{describe, lane::GroupError};
+use super::{describe, lane::GroupError, listings::add_listings};
 use crate::{
     account::{Account, AccountId},
     group::{Group, RecordSlot},
@@ -89,21 +89,21 @@ const INSERT_GUARDS: &str = "
     select * from unnest($1::text[], $2::text[], $3::bytea[], $4::bool[], $5::text[],
                          $6::bigint[])";
 
-type Param = Box<dyn ToSql + Sync + Send>;
+pub(super) type Param = Box<dyn ToSql + Sync + Send>;
 
 /// Statements with their parameters, in the order in which they are sent.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     lines: Vec<(&'static str, Vec<Param>)>,
 }
 
 impl Batch {
-    fn add(&mut self, sql: &'static str, params: Vec<Param>) {
+    pub(super) fn add(&mut self, sql: &'static str, params: Vec<Param>) {
         self.lines.push((sql, params));
     }
 }
 
-fn column<T, V, I>(rows: &[T], value: I) -> Param
+pub(super) fn column<T, V, I>(rows: &[T], value: I) -> Param
 where
     V: Sync + Send + 'static,
     Vec<V>: ToSql,
@@ -123,6 +123,7 @@ pub(super) async fn flush(
     add_money(&mut batch, group, now);
     add_rest(&mut batch, group);
     add_lists(&mut batch, group, now);
+    add_listings(&mut batch, group);
     add_guards(&mut batch, group);
     let mut statements: Vec<Statement> = Vec::with_capacity(batch.lines.len());
     for (sql, _) in &batch.lines {

@@ -95,7 +95,7 @@ fn in_places(rows: &[Row], count: usize) -> Vec<Option<StoredRecord>> {
 }
 
 impl Postgres {
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
@@ -291,6 +291,20 @@ impl Postgres {
         let (at, member) = after.unwrap_or((i64::MIN, String::new()));
         let sql = "select member, at from lists where list = $1 and (at, member) > ($2, $3)
                    order by at, member limit $4";
+        let rows = self.ask(sql, &[&list, &at, &member, &(limit as i64)]).await?;
+        let line = |row: &Row| Listed { member: row.get(0), at: Timestamp::from_ms(row.get(1)) };
+        Ok(rows.iter().map(line).collect())
+    }
+
+    pub(crate) async fn listed_latest(
+        &self,
+        list: String,
+        before: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let (at, member) = before.unwrap_or((i64::MAX, String::new()));
+        let sql = "select member, at from lists where list = $1 and (at, member) < ($2, $3)
+                   order by at desc, member desc limit $4";
         let rows = self.ask(sql, &[&list, &at, &member, &(limit as i64)]).await?;
         let line = |row: &Row| Listed { member: row.get(0), at: Timestamp::from_ms(row.get(1)) };
         Ok(rows.iter().map(line).collect())

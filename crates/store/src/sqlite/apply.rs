@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_base::{Amount, Hash32, Timestamp, id::TransferId};
 
-use super::writer::WorkError;
+use super::{listings, writer::WorkError};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -209,6 +209,7 @@ pub(super) fn flush(
             .execute([destination])?;
     }
     write_lists(conn, group, now)?;
+    listings::write(conn, group)?;
     for NewGuard { guard, answer, expires_at } in &group.new_guards {
         conn.prepare_cached(
             "insert into guards (scope, key, fingerprint, refused, body, expires_at)

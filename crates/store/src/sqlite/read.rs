@@ -243,6 +243,26 @@ impl Sqlite {
         .await
     }
 
+    pub(crate) async fn listed_latest(
+        self: &Arc<Self>,
+        list: String,
+        before: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let (at, member) = before.unwrap_or((i64::MAX, String::new()));
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select member, at from lists where list = ?1 and (at, member) < (?2, ?3)
+                 order by at desc, member desc limit ?4",
+            )?
+            .query_map((list, at, member, limit as i64), |row| {
+                Ok(Listed { member: row.get(0)?, at: Timestamp::from_ms(row.get(1)?) })
+            })?
+            .collect()
+        })
+        .await
+    }
+
     pub(crate) async fn list_len(
         self: &Arc<Self>,
         list: String,

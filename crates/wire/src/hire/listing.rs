@@ -73,15 +73,19 @@ pub struct Listing {
 
 wallet_signed!(Listing, agent_id);
 
+/// One for each agent, capability and payment mode (decision 19).
+pub fn listing_id(agent: &AgentId, capability: &str, mode: &PaymentMode) -> ListingId {
+    let (agent, mode) = (agent.to_string(), mode.to_string());
+    let parts = ["skep/listing", &agent, capability, &mode];
+    let parts: Vec<&[u8]> = parts.iter().flat_map(|p| [p.as_bytes(), b"\0"]).collect();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&sha256_parts(&parts).as_bytes()[..16]);
+    Id::from_bytes(bytes)
+}
+
 impl Listing {
-    /// One for each agent, capability and payment mode (decision 19).
     pub fn id(&self) -> ListingId {
-        let mode = self.mode().to_string();
-        let parts = ["skep/listing", &self.agent_id.to_string(), &self.capability, &mode];
-        let parts: Vec<&[u8]> = parts.iter().flat_map(|p| [p.as_bytes(), b"\0"]).collect();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&sha256_parts(&parts).as_bytes()[..16]);
-        Id::from_bytes(bytes)
+        listing_id(&self.agent_id, &self.capability, &self.mode())
     }
 
     pub fn mode(&self) -> PaymentMode {

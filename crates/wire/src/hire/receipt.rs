@@ -93,7 +93,8 @@ impl Receipt {
 pub struct ReceiptAccepted {
     pub ok: bool,
     pub receipt_id: String,
-    /// For the seller's one rating of the buyer.
+    /// For the seller's one rating of the buyer. Empty where the receipt was taken before, unless
+    /// the seller has signed the request: anybody can repeat what is public.
     pub rating_token: String,
 }
 
@@ -134,7 +135,8 @@ pub struct CounterSigned {
     pub ok: bool,
     pub receipt_id: String,
     pub dispute: bool,
-    /// For the buyer's one rating of the seller (decision 17).
+    /// For the buyer's one rating of the seller (decision 17). Empty where it was counter-signed
+    /// before, unless the buyer has signed the request.
     pub rating_token: String,
 }
 
@@ -181,6 +183,9 @@ pub struct StoredReceipt {
     pub findings: Findings,
     pub judgement: Judgement,
     pub dispute: bool,
+    /// Seller and buyer have the same operator: it counts for nothing.
+    #[serde(default)]
+    pub linked: bool,
     /// In escrow: `HELD`, `RELEASED` or `REFUNDED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escrow: Option<String>,

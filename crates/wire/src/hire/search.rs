@@ -104,6 +104,9 @@ pub struct Found {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub checked_at: Option<Timestamp>,
+    /// Whether the seller's key was shown to be at its address.
+    #[serde(default)]
+    pub endpoint_proven: bool,
     pub ranking: Ranking,
 }
 

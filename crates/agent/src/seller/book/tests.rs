@@ -1,0 +1,92 @@
+use serde_json::json;
+use skep_base::{Amount, hash::sha256, id::Id};
+use skep_wire::hire::{PROTOCOL, PaymentMode, Verification};
+
+use super::*;
+use crate::seller::entry::Made;
+
+const MIB: usize = 1024 * 1024;
+
+fn hire(number: u8, at: Timestamp, way: Way) -> Hire {
+    Hire {
+        id: format!("rcpt_{number}"),
+        at,
+        protocol: PROTOCOL.to_owned(),
+        capability: "custom.test.a".to_owned(),
+        buyer: AgentId([number; 20]),
+        nonce: Some("n".to_owned()),
+        signed: None,
+        body_hash: sha256(&[number]),
+        params: json!({ "number": number }),
+        params_hash: sha256(b"params"),
+        payee: None,
+        price: Amount::ZERO,
+        mode: PaymentMode::Direct,
+        listing_id: Id::from_bytes([1; 16]),
+        max_latency_ms: 1000,
+        way,
+        valid_before_s: None,
+        callback_url: None,
+        job_id: None,
+        quote_token: None,
+    }
+}
+
+fn made(id: &str, at: Timestamp, len: usize) -> Entry {
+    let verification = Verification::not_verifiable("custom");
+    let made = Made { at, latency_ms: 1, result: json!({ "of": id, "x": 0.1 }), verification, len };
+    Entry::Produced { id: id.to_owned(), made: Box::new(made) }
+}
+
+/// A free hire from beginning to end.
+async fn done(book: &Book, number: u8, at: Timestamp, len: usize) -> String {
+    let hire = hire(number, at, Way::Free);
+    let id = hire.id.clone();
+    assert!(matches!(book.begin(hire, u32::MAX).await, Ok(Begun::New)));
+    book.record(made(&id, at, len)).await.unwrap();
+    book.record(Entry::Receipted { id: id.clone(), at }).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn results_that_memory_lets_go_are_found_in_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, now) = (folder.path().join("journal"), Timestamp::from_ms(1_800_000_000_000));
+    let book = Book::open(&path, now).await.unwrap();
+    let first = done(&book, 1, now, 100 * MIB).await;
+    assert!(book.get(&first).unwrap().made.is_some());
+    let second = done(&book, 2, now, 100 * MIB).await;
+    assert!(book.get(&first).unwrap().made.is_none(), "only so much is kept in memory");
+    assert!(book.get(&second).unwrap().made.is_some());
+    let whole = book.whole(&first).await.unwrap();
+    assert_eq!(whole.made.unwrap().result, json!({ "of": first, "x": 0.1 }));
+    assert!(book.unfinished().is_empty());
+}
+
+#[tokio::test]
+async fn a_rewritten_journal_keeps_what_is_young_open_or_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let now = Timestamp::from_ms(1_800_000_000_000);
+    let old = now.minus(REMEMBERED + Duration::from_secs(1));
+    let book = Book::open(&path, now).await.unwrap();
+    let gone = done(&book, 1, old, 1).await;
+    let young = done(&book, 2, now, 1).await;
+    let open = hire(3, old, Way::Free);
+    assert!(matches!(book.begin(open.clone(), u32::MAX).await, Ok(Begun::New)));
+    drop(book);
+    let (journal, entries) = open_patiently(&path).await.unwrap();
+    let before = entries.len();
+    let kept = kept(entries, now);
+    assert_eq!(kept.len(), before - 3 + 2, "one hire became a word about its free call, twice");
+    Journal::rewrite(&path, &kept).unwrap();
+    drop(journal);
+    let book = Book::open(&path, now).await.unwrap();
+    assert!(book.get(&gone).is_none() && book.get(&young).is_some());
+    assert_eq!(book.unfinished(), [open.id]);
+    for number in 1..=3 {
+        assert!(!book.free_left(AgentId([number; 20]), "custom.test.a", 100, now), "{number}");
+    }
+    assert!(book.free_left(AgentId([4; 20]), "custom.test.a", 100, now));
+    assert!(!book.free_left(AgentId([4; 20]), "custom.test.a", 1, now), "today's is used");
+}

@@ -1,0 +1,34 @@
+use super::*;
+
+fn facts(alive: bool, confirmed: u64, price: i64) -> Facts {
+    Facts { alive, confirmed, price: Amount::new(price).unwrap() }
+}
+
+#[test]
+fn alive_beats_hires_and_hires_beat_the_price() {
+    let best_first = [
+        facts(true, u64::MAX, i64::MAX),
+        facts(true, 4, 1_000_000),
+        facts(true, 3, 1),
+        facts(true, 2, 2),
+        facts(true, 1, 3),
+        facts(true, 0, 1),
+        facts(true, 0, i64::MAX),
+        facts(false, u64::MAX, 1),
+        facts(false, 0, 1),
+        facts(false, 0, 2),
+    ];
+    assert!(best_first.is_sorted_by(|a, b| a.score() > b.score()), "{best_first:?}");
+    assert_eq!(facts(true, 4, 9).score(), facts(true, 7, 9).score(), "one power of two");
+    assert!(best_first[0].score() < 1 << 53);
+}
+
+#[test]
+fn the_score_is_explained() {
+    assert_eq!(
+        facts(true, 5, 20_000).because(false),
+        ["its address answers", "5 confirmed hires", "costs 0.020000 USDC"]
+    );
+    assert_eq!(facts(true, 5, 20_000).because(true)[1], "at least 4 confirmed hires");
+    assert_eq!(facts(false, 0, 1).because(false)[1], "no confirmed hires yet");
+}

@@ -1,0 +1,380 @@
+//! Receipts: the seller's word, checked against the payment, and the buyer's.
+
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Hash32, Timestamp, id::ListingId};
+use skep_hire::receipt::{
+    Paid, ReceiptRefusal, check_counter, check_fresh, check_hire_id, check_listing, check_own_id,
+    check_payment, check_words, is_disputed, judgement,
+};
+use skep_store::{Load, Lock, RecordKey, Turn};
+use skep_wire::{
+    Page,
+    hire::{
+        CounterSignature, CounterSigned, Findings, Judgement, PaymentMode, Receipt,
+        ReceiptAccepted, StoredReceipt, WalletSigned, listing_id,
+    },
+};
+
+use super::{
+    HireRefusal, ListingRecord, announce, listing_key, load_told,
+    token::{Side, enter_token},
+};
+use crate::{
+    AgentRecord, Failure, Market, Refusal,
+    answer::Stop,
+    identity::agent_key,
+    pay::{PaymentRecord, payment_key},
+};
+
+/// A payment's one receipt.
+const NAME_PAYMENT: &str = "receipt_payment";
+
+/// A receipt as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReceiptRecord {
+    /// As the seller signed it.
+    pub(crate) receipt: Receipt,
+    pub(crate) listing: ListingId,
+    /// Seller and buyer have the same operator.
+    pub(crate) linked: bool,
+    pub(crate) accepted_at: Timestamp,
+    /// As the buyer signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counter: Option<CounterSignature>,
+    pub(crate) dispute: bool,
+    /// Until when what was asked and answered is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) payload_until: Option<Timestamp>,
+}
+
+impl ReceiptRecord {
+    /// What costs nothing, or goes from one hand into the other, says nothing.
+    fn counts(&self) -> bool {
+        !self.linked && !self.receipt.amount_usdc_atomic.is_zero()
+    }
+}
+
+pub(crate) fn receipt_key(receipt_id: &str) -> RecordKey {
+    RecordKey::own("receipt", receipt_id)
+}
+
+/// The list of an agent's receipts, on either side.
+fn receipts_of(agent: &AgentId) -> String {
+    format!("receipts:{agent}")
+}
+
+/// What the log says of a receipt.
+#[derive(Debug, Serialize)]
+struct ReceiptEvent<'a> {
+    receipt_id: &'a str,
+    listing_id: ListingId,
+    agent_id: AgentId,
+    buyer: AgentId,
+    capability: &'a str,
+    amount_usdc_atomic: skep_base::Amount,
+    tx_hash: &'a str,
+    judgement: Judgement,
+    dispute: bool,
+    linked: bool,
+}
+
+impl ReceiptRecord {
+    fn event(&self) -> ReceiptEvent<'_> {
+        ReceiptEvent {
+            receipt_id: &self.receipt.hire_id,
+            listing_id: self.listing,
+            agent_id: self.receipt.agent_id,
+            buyer: self.receipt.buyer,
+            capability: &self.receipt.capability,
+            amount_usdc_atomic: self.receipt.amount_usdc_atomic,
+            tx_hash: &self.receipt.tx_hash,
+            judgement: judgement(self.counter.as_ref()),
+            dispute: self.dispute,
+            linked: self.linked,
+        }
+    }
+}
+
+impl Market {
+    /// Takes the seller's side of a receipt. `asker`: who has signed the request itself, if
+    /// somebody has; a token is repeated to nobody but its owner.
+    pub async fn submit_receipt(
+        &self,
+        receipt: Receipt,
+        asker: Option<AgentId>,
+    ) -> Result<ReceiptAccepted, Failure> {
+        receipt.check_signature()?;
+        check_words(&receipt)?;
+        let mode = receipt.payment_mode.clone().unwrap_or_default();
+        let derived = listing_id(&receipt.agent_id, &receipt.capability, &mode);
+        let listing = receipt.listing_id.unwrap_or(derived);
+        let seller = receipt.agent_id;
+        let receipt_id = receipt.hire_id.clone();
+        let load = self.load_receipt(&receipt, &listing);
+        let (market, outside) = (self.clone(), self.outside());
+        let token = self.rating_token(&receipt_id, Side::Seller);
+        let fresh_token = token.clone();
+        let entered = self.run(load, vec![], move |turn| {
+            let known: Option<ReceiptRecord> = turn.record(&receipt_key(&receipt.hire_id))?;
+            match known {
+                Some(known) if known.receipt == receipt => return Ok(false),
+                Some(_) => {
+                    let receipt_id = receipt.hire_id.clone();
+                    return Err(ReceiptRefusal::DuplicateHireId { receipt_id }.into());
+                }
+                None => {}
+            }
+            check_fresh(&receipt, outside(turn.now()))?;
+            market.enter_receipt(turn, &receipt, listing)?;
+            enter_token(turn, &fresh_token, &receipt.hire_id, Side::Seller);
+            Ok(true)
+        });
+        let is_new = entered.await?.value;
+        let rating_token = given(token, is_new || asker == Some(seller));
+        Ok(ReceiptAccepted { ok: true, receipt_id, rating_token })
+    }
+
+    fn load_receipt(&self, receipt: &Receipt, listing: &ListingId) -> Load {
+        let mut load = Load {
+            records: vec![
+                (receipt_key(&receipt.hire_id), Lock::Exclusive),
+                (listing_key(listing), Lock::Exclusive),
+            ],
+            ..Load::default()
+        };
+        load_told(&mut load, &[receipt.agent_id, receipt.buyer]);
+        if !receipt.amount_usdc_atomic.is_zero() {
+            load.records.push((payment_key(&receipt.tx_hash), Lock::None));
+            load.names.push((NAME_PAYMENT, receipt.tx_hash.clone()));
+        }
+        if let Some(escrow) = &receipt.escrow_id {
+            self.load_escrow(escrow, &mut load);
+        }
+        load
+    }
+
+    fn enter_receipt(
+        &self,
+        turn: &mut Turn,
+        receipt: &Receipt,
+        listing: ListingId,
+    ) -> Result<(), Stop> {
+        let sells = sold_by(turn, receipt, &listing)?;
+        let payee = match &sells {
+            Some(sells) => sells.listing.payee(),
+            None => receipt.payee.unwrap_or(receipt.agent_id),
+        };
+        let nonce = match receipt.amount_usdc_atomic.is_zero() {
+            true => None,
+            false => Some(take_payment(turn, receipt, payee)?),
+        };
+        check_own_id(receipt, nonce.as_ref())?;
+        if let Some(escrow) = &receipt.escrow_id {
+            self.escrow_delivered(turn, escrow, receipt)?;
+        }
+        let record = ReceiptRecord {
+            receipt: receipt.clone(),
+            listing,
+            linked: are_linked(turn, &receipt.agent_id, &receipt.buyer)?,
+            accepted_at: turn.now(),
+            counter: None,
+            dispute: false,
+            payload_until: None,
+        };
+        if let Some(sells) = sells.filter(|_| record.counts()) {
+            let mut counted = sells.clone();
+            counted.counts.add_receipt(turn.now());
+            counted.put(turn, Some(&sells))?;
+        }
+        let key = receipt_key(&receipt.hire_id);
+        turn.put(&key, &record)?;
+        // Who paid is told. Of a free call the seller alone says who it was for, and nobody's inbox
+        // is filled on a stranger's word.
+        let both = [receipt.agent_id, receipt.buyer];
+        let sides = if receipt.amount_usdc_atomic.is_zero() { &both[..1] } else { &both };
+        for side in sides {
+            turn.enlist(&receipts_of(side), &receipt.hire_id);
+        }
+        announce(turn, &key.route, "receipt.accepted", &record.event(), sides)
+    }
+
+    /// Takes the buyer's side. `asker` as above.
+    pub async fn countersign(
+        &self,
+        word: CounterSignature,
+        asker: Option<AgentId>,
+    ) -> Result<CounterSigned, Failure> {
+        word.check_signature()?;
+        check_counter(&word)?;
+        let known = self.receipt_record(&word.hire_id).await?;
+        let (key, listing) = (receipt_key(&word.hire_id), known.listing);
+        let sides = [known.receipt.agent_id, known.receipt.buyer];
+        let records =
+            vec![(key.clone(), Lock::Exclusive), (listing_key(&listing), Lock::Exclusive)];
+        let mut load = Load { records, ..Load::default() };
+        load_told(&mut load, &sides);
+        let (receipt_id, buyer) = (word.hire_id.clone(), word.buyer);
+        let token = self.rating_token(&receipt_id, Side::Buyer);
+        let fresh_token = token.clone();
+        let signed = self.run(load, vec![], move |turn| {
+            let known: Option<ReceiptRecord> = turn.record(&key)?;
+            let receipt_id = || word.hire_id.clone();
+            let mut record =
+                known.ok_or_else(|| ReceiptRefusal::UnknownReceipt { receipt_id: receipt_id() })?;
+            check_buyers_word(&record, &word)?;
+            match &record.counter {
+                Some(earlier) if *earlier == word => return Ok((false, record.dispute)),
+                Some(_) => return Err(ReceiptRefusal::AlreadyCounterSigned.into()),
+                None => {}
+            }
+            record.dispute = is_disputed(&word);
+            record.counter = Some(word.clone());
+            turn.put(&key, &record)?;
+            if record.counts()
+                && let Some(sells) = turn.record::<ListingRecord>(&listing_key(&listing))?
+            {
+                let mut counted = sells.clone();
+                counted.counts.add_judgement(&word);
+                counted.put(turn, Some(&sells))?;
+            }
+            turn.enlist(&receipts_of(&word.buyer), &word.hire_id);
+            enter_token(turn, &fresh_token, &word.hire_id, Side::Buyer);
+            announce(turn, &key.route, "receipt.countersigned", &record.event(), &sides)?;
+            Ok((true, record.dispute))
+        });
+        let (is_new, dispute) = signed.await?.value;
+        let rating_token = given(token, is_new || asker == Some(buyer));
+        Ok(CounterSigned { ok: true, receipt_id, dispute, rating_token })
+    }
+
+    pub(crate) async fn receipt_record(&self, id: &str) -> Result<ReceiptRecord, Failure> {
+        check_hire_id(id)?;
+        let known: Option<ReceiptRecord> = self.read(receipt_key(id)).await?;
+        let receipt_id = id.to_owned();
+        known.ok_or_else(|| ReceiptRefusal::UnknownReceipt { receipt_id }.into())
+    }
+
+    /// A receipt with what everybody found.
+    pub async fn receipt(&self, id: &str) -> Result<StoredReceipt, Failure> {
+        let record = self.receipt_record(id).await?;
+        self.show_receipt(record).await
+    }
+
+    async fn show_receipt(&self, record: ReceiptRecord) -> Result<StoredReceipt, Failure> {
+        let escrow = match &record.receipt.escrow_id {
+            Some(escrow) => self.escrow_word(escrow).await?,
+            None => None,
+        };
+        Ok(StoredReceipt {
+            receipt_id: record.receipt.hire_id.clone(),
+            judgement: judgement(record.counter.as_ref()),
+            dispute: record.dispute,
+            linked: record.linked,
+            escrow,
+            accepted_at: record.accepted_at,
+            findings: Findings {
+                seller: record.receipt.verification.clone(),
+                buyer: record.counter,
+                platform: None,
+            },
+            receipt: record.receipt,
+        })
+    }
+
+    /// The receipts of an agent on either side, newest first.
+    pub async fn receipts_of(
+        &self,
+        agent: &AgentId,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<StoredReceipt>, Failure> {
+        let before = cursor.map(parse_cursor).transpose()?;
+        let mut listed = self.store.listed_latest(&receipts_of(agent), before, limit + 1).await?;
+        let more = listed.len() > limit;
+        listed.truncate(limit);
+        let last = listed.last().filter(|_| more);
+        let next_cursor = last.map(|last| format!("{}.{}", last.at.as_ms(), last.member));
+        let keys: Vec<RecordKey> = listed.iter().map(|line| receipt_key(&line.member)).collect();
+        let mut records = self.read_all(keys).await?;
+        let mut items = Vec::with_capacity(listed.len());
+        for _ in &listed {
+            if let Some(record) = crate::read::next::<ReceiptRecord>(&mut records)? {
+                items.push(self.show_receipt(record).await?);
+            }
+        }
+        Ok(Page { items, next_cursor })
+    }
+}
+
+/// A token leaves once; after that only for whom it is.
+fn given(token: String, theirs: bool) -> String {
+    if theirs { token } else { String::new() }
+}
+
+fn parse_cursor(text: &str) -> Result<(i64, String), Refusal> {
+    let parsed = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
+    parsed.ok_or(Refusal::MalformedCursor)
+}
+
+/// The listing that was hired. Where this node keeps the escrow of a hire that another registry
+/// listed, there is none: the escrow's terms are what the receipt is held against.
+fn sold_by(
+    turn: &Turn,
+    receipt: &Receipt,
+    listing: &ListingId,
+) -> Result<Option<ListingRecord>, Stop> {
+    let sells: Option<ListingRecord> = turn.record(&listing_key(listing))?;
+    match &sells {
+        Some(sells) => check_listing(receipt, &sells.listing)?,
+        None if receipt.escrow_id.is_some() && is_custom(receipt) => {}
+        None => {
+            let (agent, capability) = (receipt.agent_id, receipt.capability.clone());
+            return Err(ReceiptRefusal::UnknownListing { agent, capability }.into());
+        }
+    }
+    Ok(sells)
+}
+
+fn is_custom(receipt: &Receipt) -> bool {
+    matches!(receipt.payment_mode, Some(PaymentMode::CustomEscrow(_)))
+}
+
+/// Compares the receipt with its payment, which has no other one. Gives the payment's nonce.
+fn take_payment(turn: &mut Turn, receipt: &Receipt, payee: AgentId) -> Result<Hash32, Stop> {
+    let tx_hash = receipt.tx_hash.clone();
+    let payment: Option<PaymentRecord> = turn.record(&payment_key(&tx_hash))?;
+    let payment = payment.ok_or(ReceiptRefusal::UnknownPayment { tx_hash: tx_hash.clone() })?;
+    let paid = Paid {
+        payer: payment.payer,
+        pay_to: payment.pay_to,
+        amount: payment.amount,
+        nonce: payment.nonce,
+        hire_hash: payment.hire_hash,
+        escrow_id: payment.escrow_id,
+        seller: payment.seller,
+    };
+    check_payment(receipt, &paid, payee)?;
+    if let Some(receipt_id) = turn.name_owner(NAME_PAYMENT, &tx_hash)? {
+        return Err(ReceiptRefusal::PaymentUsed { receipt_id: receipt_id.to_owned() }.into());
+    }
+    turn.claim_name(NAME_PAYMENT, &tx_hash, &receipt.hire_id);
+    Ok(payment.nonce)
+}
+
+fn are_linked(turn: &Turn, one: &AgentId, other: &AgentId) -> Result<bool, Stop> {
+    let one: Option<AgentRecord> = turn.record(&agent_key(one))?;
+    let other: Option<AgentRecord> = turn.record(&agent_key(other))?;
+    let operators = one.zip(other).map(|(one, other)| (one.agent.operator, other.agent.operator));
+    Ok(operators.is_some_and(|(one, other)| one == other))
+}
+
+fn check_buyers_word(record: &ReceiptRecord, word: &CounterSignature) -> Result<(), HireRefusal> {
+    let buyer = record.receipt.buyer;
+    if word.buyer != buyer {
+        return Err(ReceiptRefusal::NotTheBuyer { buyer }.into());
+    }
+    match record.receipt.hash() {
+        Ok(hash) if hash == word.receipt_hash => Ok(()),
+        _ => Err(ReceiptRefusal::WrongReceiptHash.into()),
+    }
+}

@@ -1,0 +1,80 @@
+//! Listings as others see them.
+
+use skep_base::{AgentId, Timestamp, id::ListingId};
+use skep_hire::terms;
+use skep_store::{ListingFilter, ListingRow};
+use skep_wire::{
+    Page,
+    hire::{Found, Ranking},
+};
+
+use super::{HireRefusal, ListingRecord, listing_key, search};
+use crate::{Failure, Market, read};
+
+impl ListingRecord {
+    pub(super) fn found(self, now: Timestamp) -> Found {
+        let coarse = self.listing.private_metrics == Some(true);
+        let facts = self.facts();
+        Found {
+            agent_id: self.listing.agent_id,
+            listing_id: self.listing.id(),
+            reputation: self.counts.reputation(now, coarse),
+            alive: self.alive,
+            checked_at: self.checked_at,
+            endpoint_proven: self.proven,
+            ranking: Ranking { score: facts.score(), because: facts.because(coarse) },
+            listing: self.listing,
+        }
+    }
+}
+
+impl Market {
+    /// A listing that stands.
+    pub async fn listing(&self, id: ListingId) -> Result<Found, Failure> {
+        let known: Option<ListingRecord> = self.read(listing_key(&id)).await?;
+        let known = known.filter(|known| known.removed.is_none());
+        let known = known.ok_or(HireRefusal::UnknownListing { listing: id })?;
+        Ok(known.found(self.store.now().await?))
+    }
+
+    /// What an agent sells, best first.
+    pub async fn listings_of(
+        &self,
+        agent: &AgentId,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, Failure> {
+        let after = cursor.map(search::parse_cursor).transpose()?;
+        let terms = vec![terms::agent_term(agent)];
+        let page =
+            self.store.search_listings(terms, ListingFilter::default(), after, limit).await?;
+        let items = self.show_found(page.rows).await?;
+        Ok(Page { items, next_cursor: page.next.as_ref().map(search::cursor) })
+    }
+
+    /// The one agent that is paid at this address.
+    pub async fn agent_paid_at(&self, payee: AgentId) -> Result<AgentId, Failure> {
+        let ends = self.store.agents_paid_at(payee).await?;
+        let only = ends.filter(|(first, last)| first == last);
+        let agent = only.and_then(|(agent, _)| agent.parse().ok());
+        agent.ok_or_else(|| HireRefusal::NobodyPaidThere.into())
+    }
+
+    /// The listings behind rows. What was removed meanwhile is left out.
+    pub(super) async fn show_found(&self, rows: Vec<ListingRow>) -> Result<Vec<Found>, Failure> {
+        let ids = rows.iter().filter_map(|row| row.id.parse().ok());
+        let keys: Vec<_> = ids.map(|id| listing_key(&id)).collect();
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (count, now) = (keys.len(), self.store.now().await?);
+        let mut records = self.read_all(keys).await?;
+        let mut found = Vec::with_capacity(count);
+        for _ in 0..count {
+            let record: Option<ListingRecord> = read::next(&mut records)?;
+            let standing = record.filter(|record| record.removed.is_none());
+            found.extend(standing.map(|record| record.found(now)));
+        }
+        Ok(found)
+    }
+}
