@@ -40,7 +40,7 @@ pub enum ProcessError {
     Watch { pid: u32, source: io::Error },
 }
 
-/// A server that has printed its address. Killed when dropped.
+/// A server that has printed `ready URL`. Killed when dropped.
 #[derive(Debug)]
 pub struct Child {
     child: std::process::Child,
@@ -52,14 +52,6 @@ pub struct Child {
 impl Child {
     /// Starts the command and waits until it prints a line that begins with `ready `.
     pub fn spawn(command: &mut Command) -> Result<Self, ProcessError> {
-        Child::spawn_when(command, |line| line.strip_prefix("ready ").map(|url| url.trim().into()))
-    }
-
-    /// Starts the command and waits until it prints a line in which `ready_url` finds its address.
-    pub fn spawn_when(
-        command: &mut Command,
-        ready_url: impl Fn(&str) -> Option<String> + Send + 'static,
-    ) -> Result<Self, ProcessError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(Stdio::null())
@@ -76,9 +68,9 @@ impl Child {
         let keep_lines = Arc::clone(&stdout);
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if let Some(url) = ready_url(&line) {
+                if let Some(url) = line.strip_prefix("ready ") {
                     // Nobody listens after the first one.
-                    let _ = ready.send(url);
+                    let _ = ready.send(url.trim().to_owned());
                 }
                 locked(&keep_lines).push(line);
             }
@@ -105,7 +97,7 @@ impl Child {
         }
     }
 
-    /// The address that the server printed when it was ready.
+    /// What the server printed after `ready `.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -39,7 +39,7 @@ case "$asked" in
       "$(option 5)" "$(option 6)" "$(option 7)" "$(option 8)" ;;
   *'"clarify"'*shortly*)
     printf '{"outcome":"quote","price_usdc":"0.06","params":{"words":9},"valid_for_s":1}' ;;
-  *'"clarify"'*words*)
+  *'"clarify"'*'nine words'*)
     printf '{"outcome":"quote","price_usdc":"0.06","params":{"words":9}}' ;;
   *'"clarify"'*) printf '{"outcome":"decline","reason":"not today"}' ;;
   *) printf '{"done":%s}' "$asked" ;;
@@ -293,8 +293,8 @@ fn deviations() -> Vec<Deviation> {
         ),
         deviation(
             "7.3.3",
-            "a refund by the buyer, or by its silence, happens although the platform's own run of \
-            the check may pass: the spec wants it so, and what the platform found is kept beside it",
+            "a refund by the buyer, or by its silence, happens whatever anybody else finds in the \
+            result, as the spec wants it; the platform's own run of the check is not there yet",
         ),
         deviation(
             "5.1",

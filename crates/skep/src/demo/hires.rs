@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use skep_agent::{
-    Buyer, HireOrder, Hired,
+    Buyer, HireError, HireOrder, Hired,
     buyer::{Checker, PaymentChoice, Taxonomy},
 };
 use skep_base::{Amount, Asset, Money};
@@ -21,6 +21,8 @@ use crate::stage::{Actor, Hand, Place, Shop, own_work};
 const CHART: &str = "chart.generate.from-data";
 const MEAN: &str = "compute.statistics.mean";
 const SUMMARY: &str = "text.summarize.short";
+/// Checks that are named of those that passed.
+const CHECKS_NAMED: usize = 2;
 /// What a cheat answers, whatever it is asked.
 const GARBAGE: &str = r#"{"result": 42}"#;
 /// What is summed up.
@@ -100,12 +102,18 @@ fn usdc(amount: Amount) -> String {
     Money::new(amount, Asset::USDC).to_string()
 }
 
-/// Names of checks, with what each found.
+/// What the buyer's own look came to.
 fn checks(hired: &Hired) -> String {
-    let mark = |passed| if passed { "ok" } else { "FAILED" };
-    let checks = hired.verification.checks.iter();
-    let told: Vec<String> = checks.map(|c| format!("{} {}", c.name, mark(c.passed))).collect();
-    told.join(", ")
+    let all = &hired.verification.checks;
+    let names = |passed: bool| all.iter().filter(move |c| c.passed == passed).map(|c| &*c.name);
+    let failed: Vec<&str> = names(false).collect();
+    if !failed.is_empty() {
+        return format!("{} FAILED", failed.join(", "));
+    }
+    // The last ones are those that look deepest.
+    let passed: Vec<&str> = names(true).collect();
+    let some = passed[passed.len().saturating_sub(CHECKS_NAMED)..].join(", ");
+    format!("{} checks passed, such as {some}", passed.len())
 }
 
 impl Hires {
@@ -137,7 +145,8 @@ async fn direct(
         // What a registry says is believed as far as the seller has signed it.
         seller.listing.check()?;
         let because = seller.ranking.because.join(", ");
-        story.line(&format!("found {} for {MEAN}: {because}", seller.agent_id))?;
+        story.line(&format!("skep search {MEAN}"))?;
+        story.line(&format!("→ {}: {because}", seller.agent_id))?;
     }
     let params = json!({"data": [1, 2, 3, 6]});
     story.line(&format!("skep hire {MEAN} --params '{params}'"))?;
@@ -151,7 +160,7 @@ async fn direct(
     let data: Vec<Value> =
         [3, 5, 4, 8].iter().zip(1..).map(|(y, x)| json!({"x": x, "y": y})).collect();
     let params = json!({"data": data, "chart_type": "bar", "width": 320, "height": 200});
-    story.line(&format!("skep hire {CHART} --params '{params}'"))?;
+    story.line(&format!("skep hire {CHART} --params @sales.json"))?;
     let hired = buyer.hire(order(CHART, params)?).await?;
     ensure!(hired.seller == sellers.charts.id() && hired.verification.all_passed, "a bad chart");
     let picture = hired.result["image_b64"].as_str().context("a chart without a picture")?;
@@ -205,7 +214,12 @@ async fn garbage(
     let before = free(&client).await?;
     match buyer.hire(wanted(&shop, PaymentChoice::Any)?).await {
         Ok(_) => bail!("`skep sell` sold what does not pass its check"),
-        Err(refused) => story.line(&format!("her own `skep sell` looks first. {refused}"))?,
+        Err(HireError::AllRefused { tried }) => {
+            let why = tried.last().map(|one| one.detail.clone()).unwrap_or_default();
+            story.line("her own `skep sell` looks before it sells, and nothing is paid:")?;
+            story.line(&why)?;
+        }
+        Err(other) => bail!(other),
     }
     ensure!(free(&client).await? == before, "a refused hire has cost something");
     let provider = client.x402_rail().await?.escrow_provider;
@@ -220,8 +234,8 @@ async fn garbage(
     story.line(&format!("directly: → {}", hired.result))?;
     hires.note(story, &hired)?;
     let paid = usdc(hired.paid);
-    story.line(&format!("{paid} are gone: direct payments do not come back. The receipt is"))?;
-    story.line("disputed in public, by the buyer's signature")?;
+    story.line(&format!("{paid} are gone: direct payments do not come back"))?;
+    story.line("the receipt is disputed in public, by the buyer's signature")?;
 
     let before = free(&client).await?;
     let hired = buyer.hire(wanted(&shop, PaymentChoice::Escrow)?).await?;
@@ -281,6 +295,7 @@ async fn replayed(
     story.line(&format!("at the node, as his own: {refused}"))?;
     hires.replays_refused += 1;
     ensure!(free(&client).await? == before, "a replay has cost {} something", ada.name);
+    story.line("not one of them has cost her anything:")?;
     story.balance(ada, cast.url).await?;
     let hash = hire.digest()?;
     hires.receipts.push(receipt_id(&shop.id(), &ada.id(), &hash).to_string());

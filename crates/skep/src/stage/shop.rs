@@ -115,10 +115,7 @@ impl Shop {
             .args(program)
             .env("SKEP_PASSPHRASE", PASSPHRASE)
             .env("RUST_LOG", "error");
-        let door = Child::spawn_when(&mut command, |line| {
-            let rest = line.strip_prefix("selling ")?.split_once(" at ")?.1;
-            Some(rest.split_once(" for ")?.0.to_owned())
-        });
+        let door = Child::spawn(&mut command);
         let door = door.with_context(|| format!("{} did not open", actor.name))?;
         Ok(Shop { url: door.url().to_owned(), actor, _door: Door::Process(door) })
     }

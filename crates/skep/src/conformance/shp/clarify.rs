@@ -63,9 +63,12 @@ pub(super) async fn asking_costs_nothing_and_leaves_no_receipt(w: &World) -> Res
         Ok(page.items.into_iter().map(|stored| stored.receipt_id).collect())
     };
     let (before, known) = (w.free().await?, receipts().await?);
-    for brief in ["nine words", "alternatives", "nothing"] {
+    for (brief, outcome) in
+        [("nine words", "quote"), ("alternatives", "counter"), ("nothing", "decline")]
+    {
         let answer = ask(&w.hand, &w.words, WORDS, brief).await?;
         ensure!(answer.status == 200, "{brief}: {}", answer.body);
+        ensure!(answer.body["outcome"] == outcome, "{brief}: {}", answer.body);
         ensure!(answer.body["protocol"] == "swarmwage/v0.4", "another version");
     }
     cost(before, w.free().await?, 0)?;
