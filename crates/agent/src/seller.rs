@@ -34,6 +34,7 @@ use tokio::{
 use self::{book::Book, door::Gate, offer::Shelf, refusal::Refusal, till::Till};
 pub use self::{
     book::{COMPACT_ABOVE, REMEMBERED},
+    desk::IN_VAIN_PER_DAY,
     door::{BODY_LEN_MAX, RATE_BURST, RATE_PER_SECOND},
     forward::{ForwardError, ForwardWork},
     offer::{FREE_PER_DAY_DEFAULT, MAX_LATENCY_MS_DEFAULT, Offer, OfferError, SEATS_DEFAULT},

@@ -60,6 +60,8 @@ struct Shelves {
     jobs: HashMap<String, String>,
     free: HashMap<(AgentId, String), Timestamp>,
     free_per_day: HashMap<(String, i64), u32>,
+    /// Hires of a buyer on a day that were worked on and came to nothing.
+    in_vain: HashMap<(AgentId, i64), u32>,
     quotes: HashMap<String, Kept>,
     /// By buyer, and whether it signed: nobody uses up another one's rounds.
     rounds: HashMap<(AgentId, bool), Vec<Round>>,
@@ -170,6 +172,12 @@ impl Book {
         let day = (capability.to_owned(), now.as_ms() / DAY_MS);
         !shelves.free.contains_key(&(buyer, day.0.clone()))
             && shelves.free_per_day.get(&day).copied().unwrap_or(0) < per_day
+    }
+
+    /// How many hires of a buyer were worked on today for nothing.
+    pub(crate) fn in_vain(&self, buyer: AgentId, now: Timestamp) -> u32 {
+        let key = (buyer, now.as_ms() / DAY_MS);
+        self.shelves().in_vain.get(&key).copied().unwrap_or(0)
     }
 
     /// Enters a new hire. When this returns, it is on the disk and may run.
@@ -330,6 +338,10 @@ impl Shelves {
             entry => {
                 let Some(id) = entry.id().map(str::to_owned) else { return };
                 let Some(slot) = self.hires.get_mut(&id) else { return };
+                if let Entry::Failed { at, .. } = &entry {
+                    let key = (slot.known.hire.buyer, at.as_ms() / DAY_MS);
+                    *self.in_vain.entry(key).or_default() += 1;
+                }
                 slot.known.apply(entry);
                 // What is withheld may still be paid for.
                 let ended = slot.known.next() == Next::Nothing && slot.known.withheld.is_none();

@@ -26,6 +26,8 @@ use super::{
 
 /// How much longer than the work a caller waits for its answer before it is told to come again.
 const ANSWER_MARGIN: Duration = Duration::from_secs(30);
+/// Hires of one buyer in a day that were worked on and came to nothing.
+pub const IN_VAIN_PER_DAY: u32 = 50;
 /// What the first 402 says.
 const PAYMENT_NEEDED: &str = "payment_required";
 
@@ -92,10 +94,20 @@ impl Shop {
             }
             return Ok(self.again(&known, true));
         }
+        self.check_luck(&hire)?;
         if let Err(why) = self.verify(&way, &request).await? {
             return Ok(challenge(&why));
         }
         self.begin(hire, &way.ware).await
+    }
+
+    /// Work that fails is free of charge, so there is an end to it.
+    fn check_luck(&self, hire: &Hire) -> Result<(), Refusal> {
+        if self.book.in_vain(hire.buyer, hire.at) < IN_VAIN_PER_DAY {
+            return Ok(());
+        }
+        let detail = format!("{IN_VAIN_PER_DAY} hires of this buyer came to nothing today");
+        Err(Refusal::new(429, "too_many_failures", detail).later(3600))
     }
 
     fn resource(&self, asked: &Asked) -> Resource {

@@ -147,3 +147,23 @@ async fn work_can_be_forwarded_to_a_server_of_ones_own() {
     assert_eq!(run("/slow", limit).await, Err(WorkError::TimedOut(limit)));
     assert!(skep_agent::seller::ForwardWork::new("file:///etc/passwd").is_err());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_only_makes_others_work_for_nothing_is_stopped() {
+    let world = World::new().await;
+    let (buyer, other) = (world.buyer(3), world.buyer(4));
+    let mut offer = world.offer();
+    let fails = |_, _| std::future::ready(Err(WorkError::Failed("no".to_owned())));
+    offer.work = Arc::new(skep_agent::seller::work_fn(fails));
+    let shop = world.open(offer.clone()).await;
+    for _ in 0..skep_agent::seller::IN_VAIN_PER_DAY {
+        assert_eq!(shop.bought(&buyer, &buyer.hire(json!({}))).await.status, 502);
+    }
+    shop.close().await;
+    let shop = world.open(offer).await;
+    let enough = shop.bought(&buyer, &buyer.hire(json!({}))).await;
+    assert_eq!((enough.status, enough.code()), (429, "too_many_failures"));
+    assert_eq!(shop.bought(&other, &other.hire(json!({}))).await.status, 502);
+    world.clock.advance(Duration::from_secs(24 * 3600));
+    assert_eq!(shop.bought(&buyer, &buyer.hire(json!({}))).await.status, 502);
+}
