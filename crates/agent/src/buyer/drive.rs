@@ -144,8 +144,8 @@ impl Buyer {
         id: Hash32,
         mut first: Option<Said>,
     ) -> Result<Driven, HireError> {
-        let (mut pause, mut bad, mut last) = (PAUSE, 0, Refusal::NoAnswer);
-        let mut late = LATE_ASKS_MAX;
+        let (mut pause, mut last) = (PAUSE, Refusal::NoAnswer);
+        let (mut bad, mut late) = (0, LATE_ASKS_MAX);
         // A seller that has said its last word is not asked again.
         let mut deaf = false;
         loop {
@@ -173,11 +173,8 @@ impl Buyer {
                 }
                 Some(Said::Working(_)) | None => {}
                 Some(Said::Pay(demand)) => {
-                    let code = demand.error.unwrap_or_else(|| "payment_refused".to_owned());
-                    let code = talk::short(&code);
-                    bad += u32::from(code != reason::SETTLEMENT_PENDING);
-                    let detail = "it does not take the payment".to_owned();
-                    last = Refusal::Declined { status: 402, code, detail };
+                    let code = demand.error.unwrap_or_default();
+                    (bad, last) = (bad + not_pending(&code), not_taken(&code));
                 }
                 Some(Said::NotNow(refusal)) => {
                     bad += u32::from(matches!(refusal.code(), "garbage" | "too_large"));
@@ -352,6 +349,16 @@ impl Buyer {
         let begun = open.authorized.as_ref().map_or(open.intent.at, |authorized| authorized.at);
         begun.plus(patience + self.inner.config.grace)
     }
+}
+
+/// A settlement that is not known yet may be known at the next try.
+fn not_pending(code: &str) -> u32 {
+    u32::from(code != reason::SETTLEMENT_PENDING)
+}
+
+fn not_taken(code: &str) -> Refusal {
+    let detail = "it does not take the payment".to_owned();
+    Refusal::Declined { status: 402, code: talk::short(code), detail }
 }
 
 fn expiry(authorized: &Authorized) -> Timestamp {
