@@ -1,5 +1,24 @@
 //! `skep conformance`: a spec's own checklist, each line shown by a check that runs now.
 
+/// Runs a check and makes its line.
+macro_rules! line {
+    (
+        $world:ident,
+        $level:ident $clause:literal $requirement:literal => $module:ident :: $check:ident
+    ) => {{
+        let seen = $module::$check(&$world).await;
+        $crate::conformance::Line {
+            level: $level,
+            clause: $clause,
+            requirement: $requirement,
+            check: concat!(stringify!($module), "::", stringify!($check)),
+            passed: seen.is_ok(),
+            seen: seen.unwrap_or_else(|error| format!("{error:#}")),
+        }
+    }};
+}
+
+mod shp;
 mod vcap;
 
 use std::io::Write;
@@ -10,7 +29,7 @@ use serde::Serialize;
 
 /// Run a spec's checklist against a fresh node of this program
 #[derive(Debug, Args)]
-#[command(after_help = "Example: skep conformance vcap --json")]
+#[command(after_help = "Examples:\n  skep conformance vcap --json\n  skep conformance shp")]
 pub struct ConformanceArgs {
     #[command(subcommand)]
     command: Spec,
@@ -20,12 +39,14 @@ pub struct ConformanceArgs {
 enum Spec {
     /// VCAP (draft-stone-vcap-01): the checklist of 12.2 and the levels of 12.1
     Vcap,
+    /// SHP (swarmwage/v0.3), clause by clause, since it has no checklist of its own
+    Shp,
 }
 
 /// One line of a report.
 #[derive(Debug, Serialize)]
 pub struct Line {
-    /// The level that needs it: Core, Verified or Full.
+    /// The level that needs it.
     pub level: &'static str,
     /// Where the spec says it.
     pub clause: &'static str,
@@ -47,6 +68,9 @@ pub struct Deviation {
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub spec: &'static str,
+    /// The same in one word.
+    #[serde(skip)]
+    pub name: &'static str,
     /// The levels that are reached.
     pub levels: Vec<(&'static str, bool)>,
     pub lines: Vec<Line>,
@@ -57,6 +81,7 @@ impl ConformanceArgs {
     pub async fn run(self, json: bool, out: &mut dyn Write) -> Result<()> {
         let report = match self.command {
             Spec::Vcap => vcap::report().await?,
+            Spec::Shp => shp::report().await?,
         };
         if json {
             writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -79,7 +104,7 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(out)?;
     for (level, reached) in &report.levels {
-        writeln!(out, "{} VCAP {level}", if *reached { "ok  " } else { "FAIL" })?;
+        writeln!(out, "{} {} {level}", if *reached { "ok  " } else { "FAIL" }, report.name)?;
     }
     writeln!(out, "\nDeviations from the letter of the spec:")?;
     for deviation in &report.deviations {

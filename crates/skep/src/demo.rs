@@ -1,6 +1,7 @@
 //! `skep demo`: the economy on one machine, told as it happens.
 
 mod deals;
+mod hires;
 mod pages;
 
 use std::{collections::BTreeMap, io::Write, path::Path};
@@ -23,7 +24,7 @@ use crate::{
 
 const NAMES: [&str; 8] = ["Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"];
 
-/// Watch agents get keys and money, deal, and lose nothing when the node dies
+/// Watch agents get keys and money, deal, hire one another, and lose nothing when the node dies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  skep demo\n  skep demo --agents 4 --keep")]
 pub struct Demo {
@@ -51,6 +52,13 @@ struct Summary {
     deals_refunded: u64,
     proofs_checked: u64,
     forgeries_refused: u64,
+    /// Hires whose seller has the money.
+    hires_paid: u64,
+    hires_refunded: u64,
+    /// Receipts in which the buyer says that the result is not what was asked for.
+    disputes: u64,
+    receipts_countersigned: u64,
+    replays_refused: u64,
     audit_clean: bool,
 }
 
@@ -94,11 +102,17 @@ impl Demo {
             url: &url,
         };
         let dealt = deals::tell(&mut story, &cast).await?;
+        let hired = hires::tell(&mut story, &cast, folder.path()).await?;
         let mut summary = check(&mut story, &url, folder.path()).await?;
         summary.deals_released = dealt.released.len() as u64;
         summary.deals_refunded = dealt.refunded.len() as u64;
         summary.proofs_checked = dealt.proofs_checked;
         summary.forgeries_refused = dealt.forgeries_refused;
+        summary.hires_paid = hired.paid;
+        summary.hires_refunded = hired.refunded;
+        summary.disputes = hired.disputes;
+        summary.receipts_countersigned = hired.countersigned;
+        summary.replays_refused = hired.replays_refused;
         if json {
             writeln!(story.out, "{}", serde_json::to_string(&summary)?)?;
         }

@@ -1,5 +1,6 @@
 //! A node of its own and people on it, for demonstrations, measurements and conformance runs.
 
+mod shop;
 mod site;
 
 use std::{
@@ -26,7 +27,10 @@ use skep_wire::settle::{
     RegisterVerifier, ResponseStatus, VCAP_VERSION, VerificationCallback, VerificationRequest,
 };
 
-pub use self::site::Site;
+pub use self::{
+    shop::{Answer, Hand, PASSPHRASE, Place, Shop, own_work},
+    site::Site,
+};
 use crate::client::now;
 
 /// An agent with its keys.

@@ -114,6 +114,9 @@ fn the_demo_tells_its_story_and_ends_well() {
     assert_eq!(summary["paid"]["USDC"], 25_500_000);
     assert_eq!((&summary["deals_released"], &summary["deals_refunded"]), (&3.into(), &1.into()));
     assert_eq!((&summary["proofs_checked"], &summary["forgeries_refused"]), (&5.into(), &1.into()));
+    assert_eq!((&summary["hires_paid"], &summary["hires_refunded"]), (&5.into(), &1.into()));
+    assert_eq!((&summary["disputes"], &summary["replays_refused"]), (&2.into(), &5.into()));
+    assert_eq!(summary["receipts_countersigned"], 6);
     assert_eq!(summary["log_head_signature_holds"], true);
 }
 

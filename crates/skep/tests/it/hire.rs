@@ -131,11 +131,11 @@ impl World {
         self.home.path().join(format!("buyer-{}.journal", self.bea))
     }
 
-    async fn balance(&self, name: &str) -> i64 {
+    fn balance(&self, name: &str) -> i64 {
         let wallet = self.json(name, &["wallet", "balance"]);
         let balances = wallet["balances"].as_array().unwrap();
-        let usdc = balances.iter().find(|line| line["asset"] == json!(Asset::USDC));
-        let line = usdc.or(balances.first());
+        let of_usdc = |line: &&Value| line["available"]["asset"] == json!(Asset::USDC);
+        let line = balances.iter().find(of_usdc);
         let minor = line.map_or("0", |line| line["available"]["amount_minor"].as_str().unwrap());
         minor.parse().unwrap()
     }
@@ -148,7 +148,7 @@ impl World {
     /// What the buyer lost is what the seller got and what the receipts say, and the buyer has
     /// said of each what it found.
     async fn agree(&self, why: &str) {
-        let (bea, sam) = (self.balance("bea").await, self.balance("sam").await);
+        let (bea, sam) = (self.balance("bea"), self.balance("sam"));
         assert_eq!(bea + sam, START, "{why}: money is somewhere else");
         let receipts = self.receipts().await;
         let released = |stored: &&StoredReceipt| stored.escrow.as_deref() != Some("REFUNDED");
@@ -184,7 +184,7 @@ async fn an_agent_is_called_like_a_function() {
     let dry = world.json("bea", &["hire", MEAN, "--params", PARAMS, "--dev", "--dry-run"]);
     assert_eq!(dry["candidates"].as_array().unwrap().len(), 2, "{dry:#}");
     assert_eq!(dry["candidates"][0]["found"]["listing"]["endpoint"], json!(seller.endpoint));
-    assert_eq!(world.balance("bea").await, START);
+    assert_eq!(world.balance("bea"), START);
 
     let plain = ["hire", MEAN, "--params", PARAMS, "--dev", "--payment-mode", "direct"];
     let output = world.run("bea", &plain);
@@ -198,12 +198,12 @@ async fn an_agent_is_called_like_a_function() {
     assert_eq!(hired["escrow"]["status"], "RELEASED", "{hired:#}");
     assert_eq!(hired["verification"]["all_passed"], true);
     assert!(hired["rating_token"].is_string());
-    assert_eq!(world.balance("sam").await, 2 * PRICE);
+    assert_eq!(world.balance("sam"), 2 * PRICE);
     world.agree("two hires").await;
 
     let job = world.hire(&["--async", "--payment-mode", "direct"]).output().unwrap();
     assert!(job.status.success(), "{job:?}");
-    assert_eq!(world.balance("sam").await, 3 * PRICE);
+    assert_eq!(world.balance("sam"), 3 * PRICE);
     let bad = world.run("bea", &["hire", MEAN, "--params", "{}", "--dev"]);
     assert!(String::from_utf8_lossy(&bad.stderr).contains("bad_params"), "{bad:?}");
     let dear = world.run("bea", &["hire", MEAN, "--params", PARAMS, "--max-price", "0.01"]);
@@ -258,7 +258,7 @@ async fn a_seller_that_is_killed_at_work_goes_on_after_its_restart() {
         let output = hire.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         world.agree(&format!("the seller was killed, {number}")).await;
-        assert_eq!(world.balance("sam").await, number * PRICE);
+        assert_eq!(world.balance("sam"), number * PRICE);
         drop(seller);
     }
 }
@@ -283,6 +283,6 @@ async fn a_node_that_is_killed_meanwhile_changes_nothing() {
         let resumed = world.json("bea", &["hire", "--resume", "--dev"]);
         let why = format!("the node was killed, {number}: {output:?} {resumed:#}");
         world.agree(&why).await;
-        assert_eq!(world.balance("sam").await, number * PRICE, "{why}");
+        assert_eq!(world.balance("sam"), number * PRICE, "{why}");
     }
 }

@@ -23,24 +23,35 @@ use crate::{
     },
 };
 
-#[test]
-fn vcap_is_conformed_to_by_checks_that_exist() {
+/// Runs a conformance report and finds each of its checks in the source.
+#[track_caller]
+fn conformed(spec: &str, levels: &Value, lines: usize) {
     let home = tempfile::tempdir().unwrap();
-    let report = stage::told(stage::skep(home.path()).args(["conformance", "vcap"]));
-    assert_eq!(report["levels"], json!([["Core", true], ["Verified", true], ["Full", true]]));
-    let lines = report["lines"].as_array().unwrap();
-    assert_eq!(lines.len(), 15);
+    let report = stage::told(stage::skep(home.path()).args(["conformance", spec]));
+    assert_eq!(report["levels"], *levels);
+    let shown = report["lines"].as_array().unwrap();
+    assert_eq!(shown.len(), lines);
     let mut checks = BTreeSet::new();
-    for line in lines {
+    for line in shown {
         assert_eq!(line["passed"], true, "{line:#}");
         let check = line["check"].as_str().unwrap();
         let (module, function) = check.split_once("::").unwrap();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/vcap");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance").join(spec);
         let source = fs::read_to_string(folder.join(module).with_extension("rs")).unwrap();
         assert!(source.contains(&format!("async fn {function}(")), "{check} is not there");
         checks.insert(check);
     }
-    assert_eq!(checks.len(), lines.len(), "a check stands for two lines");
+    assert_eq!(checks.len(), lines, "a check stands for two lines");
+}
+
+#[test]
+fn vcap_is_conformed_to_by_checks_that_exist() {
+    conformed("vcap", &json!([["Core", true], ["Verified", true], ["Full", true]]), 15);
+}
+
+#[test]
+fn shp_is_conformed_to_by_checks_that_exist() {
+    conformed("shp", &json!([["Hire", true], ["Escrow", true], ["Clarify", true]]), 30);
 }
 
 /// A node with its own verifier, and a person beside it who has the same engine.
