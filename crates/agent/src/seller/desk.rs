@@ -221,13 +221,21 @@ impl Shop {
     async fn begin(self: &Arc<Self>, hire: Hire, ware: &Ware) -> Result<Entered, Refusal> {
         let busy = || Refusal::new(503, "busy", "all seats are taken: come again").later(1);
         let seat = ware.seats.clone().try_acquire_owned().map_err(|_| busy())?;
-        let id = hire.id.clone();
-        match self.book.begin(hire, ware.offer.free_per_day).await? {
-            Begun::New => self.carry_on(id.clone(), Some(seat)),
-            // Another request with the same hire was faster.
-            Begun::Known => drop(seat),
-        }
-        Ok(Entered::Begun(id))
+        let (shop, free_per_day) = (Arc::clone(self), ware.offer.free_per_day);
+        // Whoever hangs up ends its request, but not a hire that is on its way to the journal:
+        // nobody would carry it on.
+        let begun = tokio::spawn(async move {
+            let _busy = shop.busy();
+            let id = hire.id.clone();
+            match shop.book.begin(hire, free_per_day).await? {
+                Begun::New => shop.carry_on(id.clone(), Some(seat)),
+                // Another request with the same hire was faster.
+                Begun::Known => drop(seat),
+            }
+            Ok(Entered::Begun(id))
+        });
+        let gone = || Refusal::new(503, "seller_unavailable", "the hire was not begun").later(1);
+        begun.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// A hire that was there before.

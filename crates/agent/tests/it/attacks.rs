@@ -9,6 +9,9 @@ use skep_wire::{
 
 use crate::stage::{Buyer, PRICE, World};
 
+/// Callers that do not wait for their answer.
+const HANG_UPS: u64 = 40;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hire_that_is_not_in_order_is_refused_by_name_before_anybody_pays() {
     let world = World::new().await;
@@ -123,6 +126,29 @@ async fn one_hire_sent_many_times_at_once_runs_and_is_paid_once() {
         assert_eq!((answer.status, &answer.body), (200, &answers[0].body));
     }
     assert_eq!((world.runs(), world.bank.balance(buyer.id())), (1, 1_000_000 - PRICE));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_hangs_up_finds_its_hire_done() {
+    let world = World::new().await;
+    let shop = std::sync::Arc::new(world.open(world.offer()).await);
+    let buyer = world.buyer(5);
+    for n in 0..HANG_UPS {
+        let hire = buyer.hire(json!({ "n": n }));
+        let payment = buyer.payment(&hire, &shop.hire(&hire).await);
+        let call = {
+            let (shop, hire, payment) = (shop.clone(), hire.clone(), payment.clone());
+            tokio::spawn(async move { shop.pay(&hire, &payment).await })
+        };
+        // Sooner or later, so that some hang up while the hire is written down.
+        tokio::time::sleep(Duration::from_micros(200 * n)).await;
+        call.abort();
+        let again = tokio::time::timeout(Duration::from_secs(20), shop.pay(&hire, &payment)).await;
+        assert_eq!(again.expect("the hire is stuck").status, 200);
+    }
+    assert_eq!(world.runs(), HANG_UPS as usize);
+    let paid = PRICE * HANG_UPS as i64;
+    assert_eq!(world.bank.balance(buyer.id()), 1_000_000 - paid);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -30,7 +30,9 @@ use crate::{
 const KILLS: u64 = 8;
 const KILLS_LONG: u64 = 200;
 /// Seeds that have found something once. They always run first.
-const FOUND: &[u64] = &[];
+const FOUND: &[u64] = &[
+    1012, // A buyer that died while the seller wrote its hire down: nobody carried that on.
+];
 /// The longest absence of a seller or a node beyond its start.
 const AWAY_MS_MAX: u64 = 300;
 /// How long a hire may take to come to its end after a kill.
