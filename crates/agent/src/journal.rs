@@ -8,7 +8,7 @@
 use std::{
     fs::{File, Metadata, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -61,6 +61,8 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
+            // What was asked for and what was answered is nobody else's business.
+            .mode(0o600)
             .open(path)
             .map_err(io)?;
         if file.try_lock().is_err() || !is_at(&file, path) {

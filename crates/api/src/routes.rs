@@ -149,6 +149,8 @@ fn payments() -> OpenApiRouter<Api> {
         .routes(routes!(x402::supported))
         .routes(routes!(x402::verify))
         .routes(routes!(x402::settle))
+        .routes(routes!(x402::resources))
+        .routes(routes!(x402::search))
         .routes(routes!(escrows::show))
         .routes(routes!(escrows::release))
         .routes(routes!(escrows::refund))

@@ -92,7 +92,7 @@ fn judge_host(host: &str) -> Result<bool, String> {
     let is_private = |suffix: &&str| {
         name.strip_suffix(*suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    match PRIVATE_NAMES.iter().any(|suffix| is_private(&suffix)) || !name.contains('.') {
+    match PRIVATE_NAMES.iter().any(is_private) || !name.contains('.') {
         true => private(),
         false => Ok(false),
     }

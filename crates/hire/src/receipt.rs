@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Amount, Hash32, Timestamp, id::DealId};
 use skep_wire::hire::{
     CHECKS_MAX, Clarifies, CounterSignature, HIRE_ID_LEN_MAX, Judgement, Listing, NO_TX, Receipt,
-    VerificationSummary, check_protocol, receipt_id,
+    Verification, VerificationSummary, check_protocol, receipt_id,
 };
 
 #[cfg(test)]
@@ -219,6 +219,15 @@ pub fn judgement(word: Option<&CounterSignature>) -> Judgement {
         Some(word) if !word.verifiable => Judgement::NotVerifiable,
         Some(word) if word.verification.all_passed => Judgement::Passed,
         Some(_) => Judgement::Failed,
+    }
+}
+
+/// How a result stands: what the platform itself found goes before the buyer's word (decision 20).
+pub fn standing(word: Option<&CounterSignature>, platform: Option<&Verification>) -> Judgement {
+    match platform {
+        Some(found) if found.verifiable && found.all_passed => Judgement::Passed,
+        Some(found) if found.verifiable => Judgement::Failed,
+        _ => judgement(word),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The use cases of Skep: each prepares, loads and locks, steps, and writes once.
 //!
 //! It serves no HTTP and knows no chain and no browser; what it needs from outside comes in as
-//! values, or through [`Egress`] and [`Gateway`].
+//! values, or through [`Egress`], [`Gateway`] and [`Checks`].
 //! Invariants: a caller's key is checked again inside the transaction that acts on it; money
 //! moves only through the ledger's page of a turn; whatever happened is an event.
 
 mod answer;
 mod change_keys;
+mod checks;
 mod deal;
 mod egress;
 mod hire;
@@ -29,11 +30,12 @@ use skep_store::Store;
 
 pub use self::{
     answer::{Answered, Failure, Guarded, Refusal},
+    checks::{Checking, Checks},
     deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
     hire::{Challenge, HireRefusal, SAMPLE_POPULAR, SAMPLE_RARE, sample_listing},
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
-    pay::{EscrowRefusal, PayRefusal},
+    pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,
@@ -65,6 +67,7 @@ pub struct Market {
     webhook_key: Option<Arc<SecretKey>>,
     egress: Option<Arc<dyn Egress>>,
     gateway: Option<Arc<dyn Gateway>>,
+    checks: Option<Arc<dyn Checks>>,
     conduit: Arc<Conduit>,
     policy: Arc<Policy>,
     /// Verifiers that the marketplace itself picks, and reviewers.
@@ -88,6 +91,7 @@ impl Market {
             webhook_key: None,
             egress: None,
             gateway: None,
+            checks: None,
             conduit: Arc::default(),
             policy: Arc::default(),
             accredited: Arc::default(),
@@ -113,6 +117,11 @@ impl Market {
     /// left to other nodes.
     pub fn with_egress(self, egress: Arc<dyn Egress>) -> Market {
         Market { egress: Some(egress), ..self }
+    }
+
+    /// Looks at results by this, where the money for them went back (decision 20).
+    pub fn with_checks(self, checks: Arc<dyn Checks>) -> Market {
+        Market { checks: Some(checks), ..self }
     }
 
     /// What the node's operator has set about money and reviews.

@@ -6,8 +6,10 @@
 mod budget;
 mod check;
 mod claim;
+mod discover;
 mod escrow;
 mod facts;
+mod judge;
 mod record;
 mod refusal;
 mod settle;
@@ -21,9 +23,14 @@ use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_
 pub(crate) use self::{
     budget::BUDGET_JOB,
     escrow::ESCROW_JOB,
+    judge::JUDGE_JOB,
     record::{PaymentRecord, payment_key},
 };
-pub use self::{escrow::EscrowRefusal, refusal::PayRefusal};
+pub use self::{
+    discover::{DISCOVERY_OFFSET_MAX, ResourceFilter},
+    escrow::EscrowRefusal,
+    refusal::PayRefusal,
+};
 use crate::Market;
 
 /// The ledger's name and version, as wallets sign for them.

@@ -15,7 +15,7 @@ use crate::{
     deal::{DEFAULT_JOB, TICK_JOB},
     hire::CHECK_JOB,
     notice::WEBHOOK_JOB,
-    pay::{BUDGET_JOB, ESCROW_JOB},
+    pay::{BUDGET_JOB, ESCROW_JOB, JUDGE_JOB},
     session::SESSION_JOB,
 };
 
@@ -103,7 +103,8 @@ impl Market {
         let jobs = self.store.lease_jobs(room, LEASE).await?;
         let count = jobs.len();
         let (here, away): (Vec<Job>, Vec<Job>) =
-            jobs.into_iter().partition(|job| job.destination.is_empty());
+            jobs.into_iter().partition(|job| job.destination.is_empty() && job.kind != JUDGE_JOB);
+        // A look at a result takes its time as well.
         for job in away {
             let market = self.clone();
             outside.spawn(async move { market.perform(job).await });
@@ -121,6 +122,7 @@ impl Market {
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
             ESCROW_JOB => self.finish_escrow(job.clone()).await,
+            JUDGE_JOB => self.finish_judge(job.clone()).await,
             BUDGET_JOB => self.finish_budget(job.clone()).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
             CHECK_JOB => self.finish_check(job.clone()).await,

@@ -31,6 +31,8 @@ mod pay;
 mod pay_budgets;
 #[path = "it/pay_escrow.rs"]
 mod pay_escrow;
+#[path = "it/pay_judge.rs"]
+mod pay_judge;
 #[path = "it/pay_property.rs"]
 mod pay_property;
 #[path = "it/pay_world.rs"]

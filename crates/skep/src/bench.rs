@@ -50,7 +50,7 @@ pub struct Bench {
     /// How many deals are stored when `settle` is measured for the second time; 0: only once.
     #[arg(long, default_value_t = 0)]
     deals: u64,
-    /// How many listings are stored when `search` is measured for the second time.
+    /// The most listings that `search` is measured with, after 1,000, 10,000 and so on.
     #[arg(long, default_value_t = 100_000)]
     listings: u64,
     /// How long the journal is that `store` is measured on.

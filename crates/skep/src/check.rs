@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 use skep_hire::{Verification, capability};
+use skep_market::{Checking, Checks};
 use skep_probe::{Checker, checker};
 
 use crate::deal::words::{plain, print_json};
@@ -75,6 +76,28 @@ impl CheckArgs {
 pub fn checker() -> Result<Checker> {
     let program = std::env::current_exe().context("this program cannot be found")?;
     Ok(Checker::new(program, vec!["check".to_owned(), "--stdin".to_owned()]))
+}
+
+/// The checker as the market looks at results.
+#[derive(Debug)]
+pub struct Sandboxed(Checker);
+
+impl Sandboxed {
+    pub fn new() -> Result<Sandboxed> {
+        Ok(Sandboxed(checker()?))
+    }
+}
+
+impl Checks for Sandboxed {
+    fn verify<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Checking<'a> {
+        Box::pin(self.0.verify(capability, version, params, result))
+    }
 }
 
 /// The process that takes files apart: before anything else was started.

@@ -45,7 +45,7 @@ pub const KNOWN: [(&str, &str); 33] = [
     ("sessions_max", "browser sessions that one agent may have open; default: 4"),
     (
         "listing_challenge",
-        "off, soft or enforce: whether sellers show that they are at their addresses; default: enforce",
+        "off, soft or enforce: sellers show that they are at their addresses; default: enforce",
     ),
     ("log_format", "auto, text or json"),
     ("node", "the node that commands talk to"),

@@ -22,7 +22,8 @@ use tokio::{
 };
 
 use crate::{
-    egress::Guarded, engines::engines, gateway, node_key, settings::Settings, verifier::BuiltIn,
+    check::Sandboxed, egress::Guarded, engines::engines, gateway, node_key, settings::Settings,
+    verifier::BuiltIn,
 };
 
 /// Run the node: API, ledger and everything that works behind them
@@ -111,6 +112,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         .with_settlement_key(node_key::key(&data_dir, "settlement")?)
         .with_webhook_key(node_key::key(&data_dir, "webhook")?)
         .with_egress(Arc::new(Guarded::new(dev)?))
+        .with_checks(Arc::new(Sandboxed::new()?))
         .with_policy(policy(settings)?)
         .with_gateway(gateway::for_node(settings, &data_dir, dev).await?)
         .with_conduit(gateway::conduit(settings)?)

@@ -10,6 +10,14 @@ mod cli;
 mod deal_kills;
 #[path = "it/deals.rs"]
 mod deals;
+#[path = "it/hire.rs"]
+mod hire;
+#[path = "it/hire_attacks.rs"]
+mod hire_attacks;
+#[path = "it/hire_kills.rs"]
+mod hire_kills;
+#[path = "it/hire_stage.rs"]
+mod hire_stage;
 #[path = "it/kill.rs"]
 mod kill;
 #[path = "it/market_process.rs"]
@@ -26,3 +34,5 @@ mod site;
 mod stage;
 #[path = "it/verifier_process.rs"]
 mod verifier_process;
+#[path = "it/x402_clients.rs"]
+mod x402_clients;

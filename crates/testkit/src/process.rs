@@ -52,6 +52,14 @@ pub struct Child {
 impl Child {
     /// Starts the command and waits until it prints a line that begins with `ready `.
     pub fn spawn(command: &mut Command) -> Result<Self, ProcessError> {
+        Self::spawn_when(command, |line| line.strip_prefix("ready "))
+    }
+
+    /// Starts the command and waits until it prints a line in which `find` sees its address.
+    pub fn spawn_when(
+        command: &mut Command,
+        find: fn(&str) -> Option<&str>,
+    ) -> Result<Self, ProcessError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(Stdio::null())
@@ -68,7 +76,7 @@ impl Child {
         let keep_lines = Arc::clone(&stdout);
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if let Some(url) = line.strip_prefix("ready ") {
+                if let Some(url) = find(&line) {
                     // Nobody listens after the first one.
                     let _ = ready.send(url.trim().to_owned());
                 }
@@ -97,7 +105,7 @@ impl Child {
         }
     }
 
-    /// What the server printed after `ready `.
+    /// The address that the server printed.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -14,7 +14,7 @@ use super::{
     Attempt, Buyer, HireError, HireOrder, Refusal, attempt,
     entry::{Entry, Quoted},
     nonce,
-    talk::{at, json_post},
+    talk::{at, json_post, short},
 };
 
 /// What is asked, and of whom.
@@ -127,7 +127,7 @@ impl Buyer {
         }
         Ok(match skep_base::json::from_slice::<Clarified>(&answer.body) {
             Ok(clarified) => judge(clarified, max_price),
-            Err(error) => Err(Refusal::Garbage(error.to_string())),
+            Err(error) => Err(Refusal::Garbage(short(&error.to_string()))),
         })
     }
 

@@ -16,7 +16,7 @@ use skep_wire::{
     },
 };
 
-use super::entry::Open;
+use super::{entry::Open, talk::short};
 
 /// The longest answer of a stranger's escrow, in bytes.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
@@ -228,7 +228,7 @@ impl Desk {
         match serde_json::from_slice::<Problem>(&answer.body) {
             Ok(problem) => Err(DeskError {
                 not_found: problem.status == 404,
-                ..failed(&problem.code, problem.detail, problem.retryable)
+                ..failed(&short(&problem.code), short(&problem.detail), problem.retryable)
             }),
             Err(_) => {
                 let detail = format!("{base} answered {}", answer.status);

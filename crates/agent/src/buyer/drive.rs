@@ -174,6 +174,7 @@ impl Buyer {
                 Some(Said::Working(_)) | None => {}
                 Some(Said::Pay(demand)) => {
                     let code = demand.error.unwrap_or_else(|| "payment_refused".to_owned());
+                    let code = talk::short(&code);
                     bad += u32::from(code != reason::SETTLEMENT_PENDING);
                     let detail = "it does not take the payment".to_owned();
                     last = Refusal::Declined { status: 402, code, detail };

@@ -1,6 +1,6 @@
 //! After the answer: check it, say what becomes of money in escrow, counter-sign the receipt.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use skep_base::{Amount, Hash32, id::DealId};
 use skep_wire::{
@@ -12,7 +12,7 @@ use skep_wire::{
 };
 
 use super::{
-    Buyer, EscrowEnd, HireError, Hired, Refusal,
+    Buyer, EscrowEnd, HireError, Hired, PAUSE, Refusal,
     desk::DeskError,
     drive::Driven,
     entry::{Answered, Entry, Open, Unanswered},
@@ -20,6 +20,9 @@ use super::{
 
 /// The longest reason in a counter-signature, in characters.
 const REASON_CHARS_MAX: usize = 200;
+
+/// How long a node that is away is asked to take an order: about as long as a window.
+const ORDER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the buyer says about a receipt.
 struct Opinion {
@@ -221,9 +224,17 @@ impl Buyer {
     /// Sends an order. If the time was over before it came, the money is back already.
     async fn send_order(&self, open: &Open, order: &EscrowOrder) -> (EscrowEnd, Option<String>) {
         let desk = self.desk(&open.intent.listing.mode());
-        let answer = match desk.order(order).await {
-            Err(error) if !error.retryable => desk.escrow(order.escrow_id).await.map_err(|_| error),
-            answer => answer,
+        let until = self.now().plus(ORDER_PATIENCE);
+        let answer = loop {
+            match desk.order(order).await {
+                Err(error) if error.retryable && self.now() < until => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) if !error.retryable => {
+                    break desk.escrow(order.escrow_id).await.map_err(|_| error);
+                }
+                answer => break answer,
+            }
         };
         match answer {
             // It was not taken, and its time is not over either: the next run asks again.

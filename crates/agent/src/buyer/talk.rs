@@ -165,7 +165,7 @@ fn declined(status: u16, body: &[u8]) -> Said {
 }
 
 /// A stranger's words, made short and harmless for a terminal.
-fn short(text: &str) -> String {
+pub fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(DETAIL_CHARS_MAX).collect()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skep_base::Timestamp;
-use skep_hire::receipt::{is_disputed, judgement};
+use skep_hire::receipt::is_disputed;
 use skep_wire::hire::{CounterSignature, Judgement, Reputation};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -33,12 +33,22 @@ impl Counts {
         self.days.retain(|day, _| *day > today - RECENT_DAYS - 1);
     }
 
-    pub(super) fn add_judgement(&mut self, word: &CounterSignature) {
-        match judgement(Some(word)) {
+    /// A result stands otherwise than before.
+    pub(super) fn rejudge(&mut self, before: Judgement, after: Judgement) {
+        match before {
+            Judgement::Passed => self.passed = self.passed.saturating_sub(1),
+            Judgement::Failed => self.failed = self.failed.saturating_sub(1),
+            Judgement::NotVerifiable | Judgement::NotVerifiedByBuyer => {}
+        }
+        match after {
             Judgement::Passed => self.passed += 1,
             Judgement::Failed => self.failed += 1,
             Judgement::NotVerifiable | Judgement::NotVerifiedByBuyer => {}
         }
+    }
+
+    /// What the buyer says besides how the result stands.
+    pub(super) fn add_word(&mut self, word: &CounterSignature) {
         if !is_disputed(word) {
             self.confirmed += 1;
         }

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Hash32, Timestamp, id::ListingId};
 use skep_hire::receipt::{
     Paid, ReceiptRefusal, check_counter, check_fresh, check_hire_id, check_listing, check_own_id,
-    check_payment, check_words, is_disputed, judgement,
+    check_payment, check_words, is_disputed, standing,
 };
 use skep_store::{Load, Lock, RecordKey, Turn};
 use skep_wire::{
     Page,
     hire::{
         CounterSignature, CounterSigned, Findings, Judgement, PaymentMode, Receipt,
-        ReceiptAccepted, StoredReceipt, WalletSigned, listing_id,
+        ReceiptAccepted, StoredReceipt, Verification, WalletSigned, listing_id,
     },
 };
 
@@ -45,12 +45,19 @@ pub(crate) struct ReceiptRecord {
     /// Until when what was asked and answered is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) payload_until: Option<Timestamp>,
+    /// What the platform's own look at the result found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) platform: Option<Verification>,
 }
 
 impl ReceiptRecord {
     /// What costs nothing, or goes from one hand into the other, says nothing.
     fn counts(&self) -> bool {
         !self.linked && !self.receipt.amount_usdc_atomic.is_zero()
+    }
+
+    fn judgement(&self) -> Judgement {
+        standing(self.counter.as_ref(), self.platform.as_ref())
     }
 }
 
@@ -88,7 +95,7 @@ impl ReceiptRecord {
             capability: &self.receipt.capability,
             amount_usdc_atomic: self.receipt.amount_usdc_atomic,
             tx_hash: &self.receipt.tx_hash,
-            judgement: judgement(self.counter.as_ref()),
+            judgement: self.judgement(),
             dispute: self.dispute,
             linked: self.linked,
         }
@@ -180,6 +187,7 @@ impl Market {
             counter: None,
             dispute: false,
             payload_until: None,
+            platform: None,
         };
         if let Some(sells) = sells.filter(|_| record.counts()) {
             let mut counted = sells.clone();
@@ -227,6 +235,7 @@ impl Market {
                 Some(_) => return Err(ReceiptRefusal::AlreadyCounterSigned.into()),
                 None => {}
             }
+            let before = record.judgement();
             record.dispute = is_disputed(&word);
             record.counter = Some(word.clone());
             turn.put(&key, &record)?;
@@ -234,7 +243,8 @@ impl Market {
                 && let Some(sells) = turn.record::<ListingRecord>(&listing_key(&listing))?
             {
                 let mut counted = sells.clone();
-                counted.counts.add_judgement(&word);
+                counted.counts.add_word(&word);
+                counted.counts.rejudge(before, record.judgement());
                 counted.put(turn, Some(&sells))?;
             }
             turn.enlist(&receipts_of(&word.buyer), &word.hire_id);
@@ -267,7 +277,7 @@ impl Market {
         };
         Ok(StoredReceipt {
             receipt_id: record.receipt.hire_id.clone(),
-            judgement: judgement(record.counter.as_ref()),
+            judgement: record.judgement(),
             dispute: record.dispute,
             linked: record.linked,
             escrow,
@@ -275,7 +285,7 @@ impl Market {
             findings: Findings {
                 seller: record.receipt.verification.clone(),
                 buyer: record.counter,
-                platform: None,
+                platform: record.platform,
             },
             receipt: record.receipt,
         })
@@ -309,6 +319,36 @@ impl Market {
 /// A token leaves once; after that only for whom it is.
 fn given(token: String, theirs: bool) -> String {
     if theirs { token } else { String::new() }
+}
+
+/// Loads what [`judged`] touches.
+pub(crate) fn load_judged(receipt: &ReceiptRecord) -> Vec<(RecordKey, Lock)> {
+    let keys = [receipt_key(&receipt.receipt.hire_id), listing_key(&receipt.listing)];
+    keys.map(|key| (key, Lock::Exclusive)).to_vec()
+}
+
+/// Writes down what the platform's own look at a result found, once. Says whether it did.
+pub(crate) fn judged(
+    turn: &mut Turn,
+    receipt_id: &str,
+    found: &Verification,
+) -> Result<bool, Stop> {
+    let key = receipt_key(receipt_id);
+    let known: Option<ReceiptRecord> = turn.record(&key)?;
+    let Some(mut record) = known.filter(|known| known.platform.is_none()) else {
+        return Ok(false);
+    };
+    let before = record.judgement();
+    record.platform = Some(found.clone());
+    turn.put(&key, &record)?;
+    if record.counts()
+        && let Some(sells) = turn.record::<ListingRecord>(&listing_key(&record.listing))?
+    {
+        let mut counted = sells.clone();
+        counted.counts.rejudge(before, record.judgement());
+        counted.put(turn, Some(&sells))?;
+    }
+    Ok(true)
 }
 
 fn parse_cursor(text: &str) -> Result<(i64, String), Refusal> {

@@ -305,7 +305,7 @@ impl Market {
 }
 
 impl Market {
-    async fn escrow_record(&self, id: &DealId) -> Result<HireEscrowRecord, Failure> {
+    pub(super) async fn escrow_record(&self, id: &DealId) -> Result<HireEscrowRecord, Failure> {
         let known: Option<HireEscrowRecord> = self.read(escrow_key(id)).await?;
         known.ok_or_else(|| EscrowRefusal::Unknown { escrow: *id }.into())
     }

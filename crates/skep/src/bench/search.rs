@@ -18,7 +18,9 @@ use skep_wire::hire::Search;
 
 use super::{Figure, progress};
 
-/// Listings of the first measurement.
+/// How many listings there are, one measurement after the other.
+const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
+/// What the others are compared with.
 const FEW: u64 = 10_000;
 /// Searches before a figure is taken: caches and plans of the first moments are nobody's usual
 /// case.
@@ -69,16 +71,25 @@ async fn on_engine(
             .await
             .map_err(anyhow::Error::msg)
     };
-    load(0..FEW).await?;
-    let few = latencies(&market, time).await?;
-    load(FEW..many.max(FEW)).await?;
-    let lots = latencies(&market, time).await?;
-    for (((name, _), few), lots) in questions().iter().zip(few).zip(lots) {
-        let name = format!(
-            "{engine}, {name}: p99 among {FEW} listings (peer: among {many}; p50 {:.0} and {:.0})",
-            few.p50, lots.p50
-        );
-        report(Figure::new(&name, few.p99, lots.p99, "µs", Some(0.5)))?;
+    let mut sizes: Vec<u64> = SIZES.into_iter().filter(|size| *size < many).collect();
+    sizes.push(many.max(FEW));
+    let (mut loaded, mut measured) = (0, Vec::new());
+    for size in sizes {
+        load(loaded..size).await?;
+        loaded = size;
+        measured.push((size, latencies(&market, time).await?));
+    }
+    let few = measured.iter().position(|(size, _)| *size == FEW).unwrap_or_default();
+    for (size, lots) in measured.iter().filter(|(size, _)| *size != FEW) {
+        for (((name, _), few), lots) in questions().iter().zip(&measured[few].1).zip(lots) {
+            let name = format!(
+                "{engine}, {name}: p99 among {FEW} listings (peer: among {size}; p50 {:.0} and \
+                 {:.0})",
+                few.p50, lots.p50
+            );
+            let bar = (*size > FEW).then_some(0.5);
+            report(Figure::new(&name, few.p99, lots.p99, "µs", bar))?;
+        }
     }
     Ok(())
 }

@@ -13,7 +13,9 @@ use skep_wire::{
 use super::{
     Ending, EscrowRefusal, HOLD, HireEscrowRecord, account, announce, escrow_key, loaded, set_timer,
 };
-use crate::{Failure, Market, answer::Stop, deal::settlement_record_key, identity::agent_key};
+use crate::{
+    Failure, Market, answer::Stop, deal::settlement_record_key, identity::agent_key, pay::judge,
+};
 
 #[derive(Debug, Deserialize)]
 struct EscrowJob {
@@ -147,6 +149,10 @@ impl Market {
         record.ending = Some(ending);
         move_money(turn, record)?;
         set_timer(turn, record)?;
+        // The buyer does not pay for what was delivered: was it any good?
+        if matches!(ending, Ending::Buyer | Ending::WindowPassed) && record.delivered.is_some() {
+            judge::ask(turn, record.id)?;
+        }
         let settlement = settlement(turn, record, ending)?;
         let signature = settlement.sign(&self.settlement_key).map_err(|e| Bug(e.to_string()))?;
         let receipt =
