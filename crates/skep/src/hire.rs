@@ -275,7 +275,7 @@ fn show_plan(plan: &Plan, json: bool, out: &mut dyn Write) -> Result<()> {
         return Ok(());
     }
     for candidate in &plan.candidates {
-        let (price, mode) = (usdc(candidate.price), &candidate.payment_mode);
+        let (price, mode) = (usdc(candidate.price), candidate.payment_mode.to_string());
         let (seller, endpoint) = (candidate.found.agent_id, &candidate.found.listing.endpoint);
         writeln!(out, "{price:>16}  {mode:<24} {seller}  {endpoint}")?;
     }

@@ -80,8 +80,9 @@ async fn released(
     outcomes: &mut Outcomes,
 ) -> Result<()> {
     let (ada, bob) = (cast.requester.name, cast.provider.name);
-    story
-        .chapter(&format!("{ada} hires {bob}: the money waits in escrow until the work is seen"))?;
+    story.chapter(&format!(
+        "{ada} and {bob} deal: the money waits in escrow until the work is seen"
+    ))?;
     let price = json!({"request": {"budget_amount": 5, "description": "Say hello in a file"}});
     let answer = stage::agree(requester, provider, price).await?;
     let hold = answer.escrow.context("accepted without a hold")?;
