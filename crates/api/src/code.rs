@@ -381,6 +381,10 @@ codes! {
         "Say currency USDC, or leave it out.";
     IssuedAtMissing "issued_at_missing" 422 final "The listing has no issued_at"
         "It lets a later listing replace an earlier one, and never the other way round.";
+    ListingTooLarge "listing_too_large" 422 final "The listing says too much"
+        "The chain's name and the fields that are not part of a listing are short and flat.";
+    ListingsFull "listings_full" 409 final "The agent has as many listings as it may"
+        "Remove one first, or publish one of those again.";
     TooManyListings "too_many_listings" 429 retry "The agent publishes too often"
         "Wait for the seconds in Retry-After.";
     EndpointNotProven "endpoint_not_proven" 422 final "The endpoint does not show whose it is"

@@ -13,6 +13,7 @@ pub(super) fn of_hire(reason: &HireRefusal) -> Code {
         HireRefusal::Receipt { reason } => of_receipt(reason),
         HireRefusal::BadSignature { .. } => Code::BadWalletSignature,
         HireRefusal::TooManyListings { .. } => Code::TooManyListings,
+        HireRefusal::ListingsFull => Code::ListingsFull,
         HireRefusal::EndpointNotProven { .. } => Code::EndpointNotProven,
         HireRefusal::NoEgress => Code::NoEgress,
         HireRefusal::UnknownListing { .. } => Code::UnknownListing,
@@ -44,6 +45,7 @@ fn of_listing(reason: &ListingRefusal) -> Code {
         ListingRefusal::WrongEscrow { .. } => Code::WrongEscrow,
         ListingRefusal::BadEscrowAddress { .. } => Code::BadEscrowAddress,
         ListingRefusal::BadCurrency { .. } => Code::BadCurrency,
+        ListingRefusal::TooLarge { .. } => Code::ListingTooLarge,
         ListingRefusal::NoIssueTime => Code::IssuedAtMissing,
     }
 }

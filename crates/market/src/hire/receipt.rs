@@ -352,7 +352,10 @@ pub(crate) fn judged(
 }
 
 fn parse_cursor(text: &str) -> Result<(i64, String), Refusal> {
-    let parsed = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
+    let parsed = text.split_once('.').and_then(|(at, id)| {
+        check_hire_id(id).ok()?;
+        Some((at.parse().ok()?, id.to_owned()))
+    });
     parsed.ok_or(Refusal::MalformedCursor)
 }
 

@@ -320,6 +320,8 @@ on_both_engines! {
         let cursor = page.next_cursor.unwrap();
         let rest = w.market.receipts_of(&w.ben.id(), Some(&cursor), 2).await.unwrap();
         assert_eq!((rest.items.len(), rest.next_cursor), (1, None));
+        let no = refusal(w.market.receipts_of(&w.ben.id(), Some("1.\u{0}"), 2).await);
+        assert_eq!(no, Refusal::MalformedCursor);
         f.audit_is_clean().await;
     }
 
@@ -341,7 +343,9 @@ on_both_engines! {
         use ReceiptRefusal as R;
         let w = World::of(&f, json!({ "audit_participating": true })).await;
         let secret = "the quick brown fox is a secret";
-        let payload = HirePayload { params: json!({ "text": secret }), result: json!(1.5) };
+        let tower = (0..125).fold(json!(1), |inner, _| json!([inner]));
+        let params = json!({ "text": secret, "tower": tower });
+        let payload = HirePayload { params, result: json!(1.5) };
         let mut receipt = w.hired(&f, 1).await;
         receipt.params_hash = Some(json_sha256(&payload.params).unwrap());
         receipt.result_hash = Some(json_sha256(&payload.result).unwrap());
