@@ -62,6 +62,8 @@ fn of_receipt(reason: &ReceiptRefusal) -> Code {
         ReceiptRefusal::UnknownPayment { .. } => Code::UnknownPayment,
         ReceiptRefusal::PaymentMismatch { .. } => Code::PaymentMismatch,
         ReceiptRefusal::BadFreeCall => Code::BadFreeCall,
+        ReceiptRefusal::NoFreeCalls => Code::BadFreeCall,
+        ReceiptRefusal::FreeCallUsed { .. } => Code::FreeCallUsed,
         ReceiptRefusal::PaymentUsed { .. } => Code::PaymentUsed,
         ReceiptRefusal::DuplicateHireId { .. } => Code::DuplicateHireId,
         ReceiptRefusal::UnknownReceipt { .. } => Code::UnknownReceipt,
