@@ -381,6 +381,10 @@ codes! {
         "Say currency USDC, or leave it out.";
     IssuedAtMissing "issued_at_missing" 422 final "The listing has no issued_at"
         "It lets a later listing replace an earlier one, and never the other way round.";
+    ListingTooLarge "listing_too_large" 422 final "The listing says too much"
+        "The chain's name and the fields that are not part of a listing are short and flat.";
+    ListingsFull "listings_full" 409 final "The agent has as many listings as it may"
+        "Remove one first, or publish one of those again.";
     TooManyListings "too_many_listings" 429 retry "The agent publishes too often"
         "Wait for the seconds in Retry-After.";
     EndpointNotProven "endpoint_not_proven" 422 final "The endpoint does not show whose it is"
@@ -409,7 +413,8 @@ codes! {
     SelfHire "self_hire" 422 final "Nobody hires itself"
         "The buyer is neither the seller nor who is paid.";
     ReceiptNotFresh "receipt_not_fresh" 422 final "The receipt does not come in time"
-        "completed_at is within the last 24 hours, and at most five minutes ahead.";
+        "completed_at is within the last 24 hours, and at most five minutes ahead. For a payment \
+         that has no receipt yet there are 30 days.";
     WrongPayee "wrong_payee" 422 final "The listing pays somebody else"
         "A receipt's payee is its listing's.";
     UnknownPayment "unknown_payment" 404 final "There is no such payment"
@@ -417,7 +422,10 @@ codes! {
     PaymentMismatch "payment_mismatch" 422 final "The payment is another one"
         "Payer, amount, payee, hire and escrow of receipt and payment are the same.";
     BadFreeCall "bad_free_call" 422 final "A free call does not look like this"
-        "It has amount 0, a tx_hash of zeros and the hire_hash of what its buyer signed.";
+        "It has amount 0, a tx_hash of zeros and the hire_hash of what its buyer signed, and its \
+         listing says first_call_free.";
+    FreeCallUsed "free_call_used" 409 final "The buyer had its free call"
+        "There is one for each buyer of a listing.";
     PaymentUsed "payment_used" 409 final "The payment has a receipt"
         "One payment pays for one hire.";
     DuplicateHireId "duplicate_hire_id" 409 final "There is another receipt of this hire_id"

@@ -13,10 +13,24 @@ mod tests;
 
 pub(crate) use canonical::to_vec_without_floats;
 pub use canonical::{CanonicalError, to_string, to_vec, write};
-pub use parser::{ParseError, from_slice, parse};
+pub use parser::{ParseError, from_slice, parse, read_own};
 
 /// How deep arrays and objects may nest, in and out.
 pub const MAX_DEPTH: usize = 128;
+
+/// How deep what strangers add to a message of their own accord may nest. Answers wrap it in a few
+/// levels more, and must stay readable for everybody.
+pub const FREE_DEPTH_MAX: usize = 64;
+
+/// How deep a value nests: 0 for what is neither array nor object.
+pub fn depth(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
 
 /// The largest integer that every JSON implementation reads exactly: 2^53 - 1.
 pub const MAX_INTEGER: i64 = (1 << 53) - 1;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use skep_base::Timestamp;
+use skep_base::{
+    Timestamp,
+    json::{FREE_DEPTH_MAX, depth},
+};
 use skep_wire::hire::{
     DESCRIPTION_LEN_MAX, Listing, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN, PaymentMode,
 };
@@ -20,6 +23,14 @@ mod tests;
 pub const ISSUED_WITHIN: Duration = Duration::from_secs(300);
 /// Listings that one agent may publish in a minute.
 pub const LISTINGS_PER_MINUTE: usize = 10;
+/// Listings that one agent may have at a time.
+pub const LISTINGS_PER_AGENT_MAX: usize = 200;
+/// Of these, listings of one capability: each has a payment mode of its own.
+pub const LISTINGS_PER_CAPABILITY_MAX: usize = 4;
+/// The longest name of a chain, in bytes.
+pub const CHAIN_LEN_MAX: usize = 64;
+/// All fields that are not ours together, as JSON, in bytes.
+pub const EXTRA_LEN_MAX: usize = 4096;
 /// How often a seller's address is asked whether it is still there.
 pub const CHECK_EVERY: Duration = Duration::from_secs(600);
 /// Failures in a row after which an address counts as dead.
@@ -54,6 +65,8 @@ pub enum ListingRefusal {
     BadEscrowAddress { detail: String },
     #[error("the currency is USDC, not {given:?}")]
     BadCurrency { given: String },
+    #[error("{detail}")]
+    TooLarge { detail: String },
     #[error("issued_at is missing: it lets a later listing replace an earlier one")]
     NoIssueTime,
 }
@@ -90,6 +103,7 @@ pub fn check(listing: &Listing, place: Place<'_>) -> Result<Sound, ListingRefusa
     if listing.description.as_ref().is_some_and(|text| text.len() > DESCRIPTION_LEN_MAX) {
         return Err(ListingRefusal::DescriptionTooLong);
     }
+    check_size(listing)?;
     if let Some(given) = listing.currency.as_ref().filter(|given| *given != "USDC") {
         return Err(ListingRefusal::BadCurrency { given: short(given) });
     }
@@ -111,6 +125,22 @@ pub fn check(listing: &Listing, place: Place<'_>) -> Result<Sound, ListingRefusa
     let origin = endpoint::origin(&listing.endpoint, place.dev)
         .map_err(|detail| ListingRefusal::BadEndpoint { detail })?;
     Ok(Sound { origin, verification })
+}
+
+/// What search shows of everybody must be short, and readable for whoever searches.
+fn check_size(listing: &Listing) -> Result<(), ListingRefusal> {
+    let too_large = |detail: String| Err(ListingRefusal::TooLarge { detail });
+    if listing.chain.as_ref().is_some_and(|chain| chain.len() > CHAIN_LEN_MAX) {
+        return too_large(format!("a chain's name has at most {CHAIN_LEN_MAX} bytes"));
+    }
+    if listing.extra.values().any(|value| depth(value) > FREE_DEPTH_MAX) {
+        return too_large(format!("what is added nests at most {FREE_DEPTH_MAX} levels deep"));
+    }
+    let length = serde_json::to_string(&listing.extra).map_or(usize::MAX, |text| text.len());
+    if length > EXTRA_LEN_MAX {
+        return too_large(format!("what is added has at most {EXTRA_LEN_MAX} bytes as JSON"));
+    }
+    Ok(())
 }
 
 /// `v0`, `v1`, … as a number.

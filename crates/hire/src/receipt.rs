@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Amount, Hash32, Timestamp, id::DealId};
+use skep_base::{
+    AgentId, Amount, Hash32, Timestamp,
+    id::DealId,
+    json::{FREE_DEPTH_MAX, depth},
+};
 use skep_wire::hire::{
     CHECKS_MAX, Clarifies, CounterSignature, HIRE_ID_LEN_MAX, Judgement, Listing, NO_TX, Receipt,
-    Verification, VerificationSummary, check_protocol, receipt_id,
+    Verification, VerificationSummary, check_protocol, direct_payment_nonce, receipt_id,
 };
 
 #[cfg(test)]
@@ -14,6 +18,8 @@ mod tests;
 
 /// How long after a hire its receipt is taken.
 pub const RECEIPT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long after a payment that has no receipt yet one is taken: a seller may have been away.
+pub const PAID_RECEIPT_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How far a clock may be ahead of ours.
 pub const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(300);
 /// How long what was asked and answered is kept (decision 16).
@@ -35,7 +41,7 @@ pub enum ReceiptRefusal {
     BadReceipt { detail: String },
     #[error("who sells and who is paid cannot be the buyer")]
     SelfHire,
-    #[error("completed_at is not within the last 24 hours")]
+    #[error("completed_at is not within the last 24 hours, nor the payment within 30 days")]
     NotFresh { completed_at: Timestamp },
     #[error("{agent} has no listing of {capability} that this receipt could be of")]
     UnknownListing { agent: AgentId, capability: String },
@@ -47,6 +53,10 @@ pub enum ReceiptRefusal {
     PaymentMismatch { what: String },
     #[error("a free call has amount 0, tx_hash {NO_TX} and the hire that its buyer signed")]
     BadFreeCall,
+    #[error("the listing has no free calls: first_call_free is not true")]
+    NoFreeCalls,
+    #[error("the buyer had its free call of this listing: {receipt_id}")]
+    FreeCallUsed { receipt_id: String },
     #[error("the payment has a receipt already: {receipt_id}")]
     PaymentUsed { receipt_id: String },
     #[error("there is another receipt with the hire_id {receipt_id}")]
@@ -96,11 +106,20 @@ pub fn check_words(receipt: &Receipt) -> Result<(), ReceiptRefusal> {
         let detail = "network and capability are short words".to_owned();
         return Err(ReceiptRefusal::BadReceipt { detail });
     }
+    if receipt.extra.values().any(|value| depth(value) > FREE_DEPTH_MAX) {
+        let detail = format!("what is added nests at most {FREE_DEPTH_MAX} levels deep");
+        return Err(ReceiptRefusal::BadReceipt { detail });
+    }
     let payee = receipt.payee.unwrap_or(receipt.agent_id);
     if receipt.buyer == receipt.agent_id || receipt.buyer == payee {
         return Err(ReceiptRefusal::SelfHire);
     }
     Ok(())
+}
+
+/// A free call needs no escrow, whatever the listing's mode: there is nothing to hold.
+pub fn is_free(receipt: &Receipt) -> bool {
+    receipt.amount_usdc_atomic.is_zero()
 }
 
 fn is_tx_hash(text: &str) -> bool {
@@ -134,11 +153,21 @@ pub fn check_summary(summary: &VerificationSummary) -> Result<(), ReceiptRefusal
     Err(ReceiptRefusal::BadReceipt { detail })
 }
 
-/// Whether it comes in time.
-pub fn check_fresh(receipt: &Receipt, now: Timestamp) -> Result<(), ReceiptRefusal> {
+/// Whether it comes in time. `paid_at`: when its payment was taken, which is known and has no
+/// receipt yet. Money that moved is not left without one because the seller was away for a while.
+pub fn check_fresh(
+    receipt: &Receipt,
+    now: Timestamp,
+    paid_at: Option<Timestamp>,
+) -> Result<(), ReceiptRefusal> {
     let completed_at = receipt.completed_at;
-    let fresh =
-        completed_at.plus(RECEIPT_AGE_MAX) >= now && completed_at <= now.plus(CLOCK_AHEAD_MAX);
+    let (since, in_time) = match paid_at {
+        Some(paid_at) => (paid_at, paid_at.plus(PAID_RECEIPT_AGE_MAX) >= now),
+        None => (now, true),
+    };
+    let fresh = in_time
+        && completed_at.plus(RECEIPT_AGE_MAX) >= since
+        && completed_at <= now.plus(CLOCK_AHEAD_MAX);
     if fresh { Ok(()) } else { Err(ReceiptRefusal::NotFresh { completed_at }) }
 }
 
@@ -152,7 +181,7 @@ pub fn check_listing(receipt: &Receipt, listing: &Listing) -> Result<(), Receipt
     if listing.agent_id != receipt.agent_id
         || listing.capability != receipt.capability
         || listing.mode() != mode
-        || mode.is_escrow() != receipt.escrow_id.is_some()
+        || (mode.is_escrow() && !is_free(receipt)) != receipt.escrow_id.is_some()
     {
         return Err(unknown());
     }
@@ -182,7 +211,12 @@ pub fn check_payment(receipt: &Receipt, paid: &Paid, payee: AgentId) -> Result<(
     if paid.seller.is_some_and(|seller| seller != receipt.agent_id) {
         return mismatch("it was settled for another seller");
     }
-    if paid.hire_hash != receipt.hire_hash {
+    // A seller may settle without showing the hire. The nonce that the buyer signed names it, and
+    // only who knows the hire can say of which one it is.
+    let named = paid.hire_hash.is_none()
+        && paid.escrow_id.is_none()
+        && receipt.hire_hash.is_some_and(|hire| direct_payment_nonce(&hire) == paid.nonce);
+    if paid.hire_hash != receipt.hire_hash && !named {
         return mismatch("it was made for another hire");
     }
     Ok(())

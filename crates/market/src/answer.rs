@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use skep_base::{Timestamp, id::TransferId};
+use skep_base::{Timestamp, id::TransferId, json::read_own};
 use skep_hire::budget::BudgetRefusal;
 use skep_store::{
     Bug, Call, Decision, Guard, Kept, LedgerRefusal, Load, Lock, Outcome, StoreError, Turn,
@@ -225,6 +225,6 @@ fn to_json<T: Serialize>(value: &T) -> Result<String, Bug> {
 }
 
 fn from_json<T: DeserializeOwned>(body: &str) -> Result<T, StoreError> {
-    serde_json::from_str(body)
+    read_own(body.as_bytes())
         .map_err(|e| StoreError::Bug(Bug(format!("a stored answer is unreadable: {e}"))))
 }

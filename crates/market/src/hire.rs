@@ -24,7 +24,7 @@ pub use self::{
 pub(crate) use self::{
     listing::{ListingRecord, listing_key},
     liveness::CHECK_JOB,
-    receipt::{ReceiptRecord, judged, load_judged, receipt_key},
+    receipt::{ReceiptRecord, judged, load_judged, paid_out, receipt_key},
 };
 use crate::{AgentRecord, answer::Stop, identity::agent_key, notice};
 

@@ -1,7 +1,7 @@
 //! What can be asked without changing anything.
 
 use serde::de::DeserializeOwned;
-use skep_base::{AgentId, Asset, Did, Money, ed25519::PublicKey, id::TransferId};
+use skep_base::{AgentId, Asset, Did, Money, ed25519::PublicKey, id::TransferId, json::read_own};
 use skep_store::{AccountId, Bug, LoggedEvent, RecordKey, RouteKey, StoreError, StoredRecord};
 use skep_wire::{
     Page,
@@ -184,6 +184,6 @@ pub(crate) fn next<T: DeserializeOwned>(
 
 fn parsed<T: DeserializeOwned>(stored: Option<StoredRecord>) -> Result<Option<T>, StoreError> {
     let Some(stored) = stored else { return Ok(None) };
-    let read = serde_json::from_str(&stored.body).map(Some);
+    let read = read_own(stored.body.as_bytes()).map(Some);
     read.map_err(|e| StoreError::Bug(Bug(format!("a record is unreadable: {e}"))))
 }

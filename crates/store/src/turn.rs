@@ -11,6 +11,7 @@ use skep_base::{
     AgentId, Hash32, Timestamp,
     hash::sha256_parts,
     id::{EventId, Id, JobId, Kind as IdKind, TransferId},
+    json::read_own,
 };
 
 use crate::{
@@ -260,7 +261,7 @@ impl Turn {
         match self.records.get(key) {
             None => Err(Bug(format!("{} {} was not loaded for this turn", key.kind, key.id))),
             Some(None) => Ok(None),
-            Some(Some(stored)) => serde_json::from_str(&stored.body)
+            Some(Some(stored)) => read_own(stored.body.as_bytes())
                 .map(Some)
                 .map_err(|error| Bug(format!("{} {} is unreadable: {error}", key.kind, key.id))),
         }

@@ -13,6 +13,7 @@ pub(super) fn of_hire(reason: &HireRefusal) -> Code {
         HireRefusal::Receipt { reason } => of_receipt(reason),
         HireRefusal::BadSignature { .. } => Code::BadWalletSignature,
         HireRefusal::TooManyListings { .. } => Code::TooManyListings,
+        HireRefusal::ListingsFull => Code::ListingsFull,
         HireRefusal::EndpointNotProven { .. } => Code::EndpointNotProven,
         HireRefusal::NoEgress => Code::NoEgress,
         HireRefusal::UnknownListing { .. } => Code::UnknownListing,
@@ -44,6 +45,7 @@ fn of_listing(reason: &ListingRefusal) -> Code {
         ListingRefusal::WrongEscrow { .. } => Code::WrongEscrow,
         ListingRefusal::BadEscrowAddress { .. } => Code::BadEscrowAddress,
         ListingRefusal::BadCurrency { .. } => Code::BadCurrency,
+        ListingRefusal::TooLarge { .. } => Code::ListingTooLarge,
         ListingRefusal::NoIssueTime => Code::IssuedAtMissing,
     }
 }
@@ -60,6 +62,8 @@ fn of_receipt(reason: &ReceiptRefusal) -> Code {
         ReceiptRefusal::UnknownPayment { .. } => Code::UnknownPayment,
         ReceiptRefusal::PaymentMismatch { .. } => Code::PaymentMismatch,
         ReceiptRefusal::BadFreeCall => Code::BadFreeCall,
+        ReceiptRefusal::NoFreeCalls => Code::BadFreeCall,
+        ReceiptRefusal::FreeCallUsed { .. } => Code::FreeCallUsed,
         ReceiptRefusal::PaymentUsed { .. } => Code::PaymentUsed,
         ReceiptRefusal::DuplicateHireId { .. } => Code::DuplicateHireId,
         ReceiptRefusal::UnknownReceipt { .. } => Code::UnknownReceipt,

@@ -42,7 +42,8 @@ pub(super) struct ListingGone {
         "bad_wallet_signature", "issued_at_missing", "statement_not_fresh", "unknown_agent",
         "bad_capability", "bad_price", "bad_latency", "bad_endpoint", "description_too_long",
         "bad_verification_version", "not_clarifiable", "wrong_escrow", "bad_escrow_address",
-        "bad_currency", "too_many_listings", "endpoint_not_proven", "no_egress", "listing_removed"
+        "bad_currency", "listing_too_large", "listings_full", "too_many_listings",
+        "endpoint_not_proven", "no_egress", "listing_removed"
     ]))),
 )]
 pub(super) async fn publish(

@@ -21,8 +21,8 @@ use crate::{
 /// Submit a receipt
 ///
 /// Signed by the seller's wallet. It must agree with the payment that was settled, which has one
-/// receipt only. The same receipt again gets the same answer; its rating token is repeated only to
-/// a request that the seller has signed as well.
+/// receipt only. The same receipt again gets the same answer; its rating token is given only to a
+/// request that the seller has signed as well.
 #[utoipa::path(
     post, path = "/v1/receipts", tag = "hire", operation_id = "submit_receipt",
     request_body = Receipt,
@@ -30,9 +30,9 @@ use crate::{
     extensions(("x-codes" = json!([
         "bad_wallet_signature", "bad_protocol_version", "bad_hire_id", "bad_receipt", "self_hire",
         "receipt_not_fresh", "unknown_listing", "wrong_payee", "unknown_payment",
-        "payment_mismatch", "bad_free_call", "payment_used", "duplicate_hire_id",
-        "unknown_escrow", "not_your_escrow", "wrong_result", "escrow_delivered", "escrow_over",
-        "delivered_too_late"
+        "payment_mismatch", "bad_free_call", "free_call_used", "payment_used",
+        "duplicate_hire_id", "unknown_escrow", "not_your_escrow", "wrong_result",
+        "escrow_delivered", "escrow_over", "delivered_too_late"
     ]))),
 )]
 pub(super) async fn submit(

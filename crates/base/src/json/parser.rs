@@ -57,6 +57,16 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
     })
 }
 
+/// Reads what this program wrote itself. What came in was at most [`MAX_DEPTH`] deep, and what we
+/// keep it in adds a little: it must never be unreadable for that.
+pub fn read_own<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let read = T::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(read)
+}
+
 fn malformed_at(bytes: &[u8], at: usize, reason: &'static str) -> ParseError {
     let before = &bytes[..at.min(bytes.len())];
     let line = before.iter().filter(|b| **b == b'\n').count() + 1;

@@ -207,6 +207,11 @@ fn depth_is_limited_both_ways() {
     assert_eq!(parse("[{\"a\":".repeat(100_000).as_bytes()), Err(ParseError::TooDeep));
     assert_eq!(to_string(&vec![&value]), Err(CanonicalError::TooDeep));
     assert_eq!(to_string(&json!({ "a": value })), Err(CanonicalError::TooDeep));
+    // What we keep it in ourselves may wrap it, and is read all the same.
+    let kept = format!("{{\"kept\":[{deepest}]}}");
+    assert_eq!(read_own::<Value>(kept.as_bytes()).unwrap(), json!({ "kept": [&value] }));
+    assert!(read_own::<Value>(b"1 2").is_err());
+    assert_eq!((depth(&json!(1)), depth(&value)), (0, MAX_DEPTH));
     // Raw text counts from where it stands.
     let raw = RawValue::from_string(deepest).unwrap();
     assert!(to_string(&raw).is_ok());

@@ -41,6 +41,13 @@ fn each_rule_says_no_by_its_own_name() {
         refused(|l| l.currency = Some("EUR".into())),
         R::BadCurrency { given: "EUR".into() }
     );
+    let large = |change: fn(&mut Listing)| assert!(matches!(refused(change), R::TooLarge { .. }));
+    large(|l| l.chain = Some("x".repeat(65)));
+    large(|l| drop(l.extra.insert("note".into(), json!("x".repeat(4096)))));
+    large(|l| {
+        let tower = (0..65).fold(json!(1), |inner, _| json!([inner]));
+        l.extra.insert("tower".into(), tower);
+    });
     for (capability, given) in
         [("custom.a.b", "1"), ("custom.a.b", "v01"), ("text.summarize.short", "v2")]
     {

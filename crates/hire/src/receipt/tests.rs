@@ -87,3 +87,16 @@ fn a_failed_check_is_a_dispute() {
     assert!(is_disputed(&word));
     assert_eq!(judgement(None), Judgement::NotVerifiedByBuyer);
 }
+
+#[test]
+fn a_receipt_comes_in_time_for_its_payment() {
+    let receipt = receipt();
+    let after = |hours: u64| receipt.completed_at.plus(Duration::from_secs(hours * 3600));
+    let fresh = |hours: u64, paid: Option<Timestamp>| check_fresh(&receipt, after(hours), paid);
+    fresh(24, None).unwrap();
+    assert!(fresh(25, None).is_err());
+    fresh(25, Some(after(0))).unwrap();
+    fresh(30 * 24, Some(after(0))).unwrap();
+    assert!(fresh(30 * 24 + 1, Some(after(0))).is_err());
+    assert!(fresh(26, Some(after(25))).is_err(), "work is not paid a day later");
+}

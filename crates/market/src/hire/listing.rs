@@ -7,13 +7,13 @@ use skep_base::{
 };
 use skep_hire::{
     listing::{
-        CHECK_EVERY, ISSUED_WITHIN, LISTINGS_PER_MINUTE, ListingRefusal, Place, Sound, check,
-        is_fresh, wait_for_turn,
+        CHECK_EVERY, ISSUED_WITHIN, LISTINGS_PER_AGENT_MAX, LISTINGS_PER_CAPABILITY_MAX,
+        LISTINGS_PER_MINUTE, ListingRefusal, Place, Sound, check, is_fresh, wait_for_turn,
     },
     rank::Facts,
     terms,
 };
-use skep_store::{Indexed, JobEnd, ListingRow, Load, Lock, RecordKey, Turn};
+use skep_store::{Indexed, JobEnd, ListingFilter, ListingRow, Load, Lock, RecordKey, Turn};
 use skep_wire::hire::{Listing, ListingAccepted, ListingRemoval, PaymentMode, Usdc, WalletSigned};
 
 use super::{Challenge, HireRefusal, announce, counts::Counts, load_told};
@@ -182,6 +182,7 @@ impl Market {
         }
         let place = Place { marketplace: &self.marketplace, dev: self.dev, now };
         let sound = check(&listing, place)?;
+        self.check_room(&listing).await?;
         let nonce = self.take_turn(agent).await?;
         let proven = match self.challenge {
             Challenge::Off => false,
@@ -192,6 +193,20 @@ impl Market {
             }
         };
         self.enter_listing(listing, sound, proven).await
+    }
+
+    /// Nobody fills the search alone. What is published at the same moment may exceed it by the
+    /// few that the pace allows.
+    async fn check_room(&self, listing: &Listing) -> Result<(), Failure> {
+        let (id, terms) = (listing.id().to_string(), vec![terms::agent_term(&listing.agent_id)]);
+        let most = LISTINGS_PER_AGENT_MAX + LISTINGS_PER_MINUTE;
+        let page = self.store.search_listings(terms, ListingFilter::default(), None, most).await?;
+        let others: Vec<_> = page.rows.iter().filter(|row| row.id != id).collect();
+        let same = others.iter().filter(|row| row.capability == listing.capability).count();
+        if others.len() >= LISTINGS_PER_AGENT_MAX || same >= LISTINGS_PER_CAPABILITY_MAX {
+            return Err(HireRefusal::ListingsFull.into());
+        }
+        Ok(())
     }
 
     /// Counts a listing of the agent's, before a stranger's address is asked for its sake. Gives

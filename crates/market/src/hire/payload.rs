@@ -4,7 +4,7 @@ use chacha20poly1305::{AeadInOut, KeyInit, XChaCha20Poly1305};
 use skep_base::{
     Hash32, Timestamp,
     hash::{json_sha256, sha256, sha256_parts},
-    json::to_vec,
+    json::{read_own, to_vec},
 };
 use skep_hire::receipt::{PAYLOAD_KEPT, ReceiptRefusal};
 use skep_store::{Bug, Load, Lock, Payload, StoreError};
@@ -63,7 +63,7 @@ impl Market {
         let (cipher, nonce) = self.seal_of(receipt_id);
         let opened = cipher.decrypt_in_place(&nonce.into(), receipt_id.as_bytes(), &mut bytes);
         opened.map_err(|_| bug(&"a payload was sealed by another key"))?;
-        Ok(Some(serde_json::from_slice(&bytes).map_err(|e| bug(&e))?))
+        Ok(Some(read_own(&bytes).map_err(|e| bug(&e))?))
     }
 
     fn sealed(&self, known: &ReceiptRecord, payload: &HirePayload) -> Result<Vec<u8>, Failure> {

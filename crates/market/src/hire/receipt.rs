@@ -1,10 +1,10 @@
 //! Receipts: the seller's word, checked against the payment, and the buyer's.
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Hash32, Timestamp, id::ListingId};
+use skep_base::{AgentId, Timestamp, id::ListingId};
 use skep_hire::receipt::{
     Paid, ReceiptRefusal, check_counter, check_fresh, check_hire_id, check_listing, check_own_id,
-    check_payment, check_words, is_disputed, standing,
+    check_payment, check_words, is_disputed, is_free, standing,
 };
 use skep_store::{Load, Lock, RecordKey, Turn};
 use skep_wire::{
@@ -16,8 +16,10 @@ use skep_wire::{
 };
 
 use super::{
-    HireRefusal, ListingRecord, announce, listing_key, load_told,
-    token::{Side, enter_token},
+    HireRefusal, ListingRecord, announce,
+    counts::Counts,
+    listing_key, load_told,
+    token::{Side, enter_token, load_token},
 };
 use crate::{
     AgentRecord, Failure, Market, Refusal,
@@ -28,6 +30,8 @@ use crate::{
 
 /// A payment's one receipt.
 const NAME_PAYMENT: &str = "receipt_payment";
+/// A buyer's one free call of a listing.
+const NAME_FREE_CALL: &str = "free_call";
 
 /// A receipt as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,12 +52,28 @@ pub(crate) struct ReceiptRecord {
     /// What the platform's own look at the result found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) platform: Option<Verification>,
+    /// Its escrow was paid out.
+    #[serde(default)]
+    pub(crate) released: bool,
 }
 
 impl ReceiptRecord {
-    /// What costs nothing, or goes from one hand into the other, says nothing.
+    /// What costs nothing, or goes from one hand into the other, says nothing. What is in escrow
+    /// has cost something once it is paid out.
     fn counts(&self) -> bool {
-        !self.linked && !self.receipt.amount_usdc_atomic.is_zero()
+        let paid = self.receipt.escrow_id.is_none() || self.released;
+        paid && !self.linked && !is_free(&self.receipt)
+    }
+
+    /// Whether the seller may put this receipt in its place: the one of a payment for a hire that
+    /// it had called free. What was kept for the free one must be what this one names.
+    fn gives_way(&self, to: &Receipt) -> bool {
+        let Receipt { agent_id, buyer, hire_hash, params_hash, result_hash, .. } = &self.receipt;
+        let same_hire =
+            *agent_id == to.agent_id && *buyer == to.buyer && *hire_hash == to.hire_hash;
+        let same_work = *params_hash == to.params_hash && *result_hash == to.result_hash;
+        let kept_fits = self.payload_until.is_none() || same_work;
+        is_free(&self.receipt) && !is_free(to) && same_hire && kept_fits
     }
 
     fn judgement(&self) -> Judgement {
@@ -104,7 +124,7 @@ impl ReceiptRecord {
 
 impl Market {
     /// Takes the seller's side of a receipt. `asker`: who has signed the request itself, if
-    /// somebody has; a token is repeated to nobody but its owner.
+    /// somebody has; the token is for the seller alone, and a receipt is in the buyer's hands too.
     pub async fn submit_receipt(
         &self,
         receipt: Receipt,
@@ -117,27 +137,31 @@ impl Market {
         let listing = receipt.listing_id.unwrap_or(derived);
         let seller = receipt.agent_id;
         let receipt_id = receipt.hire_id.clone();
-        let load = self.load_receipt(&receipt, &listing);
+        let mut load = self.load_receipt(&receipt, &listing);
         let (market, outside) = (self.clone(), self.outside());
         let token = self.rating_token(&receipt_id, Side::Seller);
+        load_token(&mut load, &token);
+        let speaks = self.speaks_for_payment(&receipt).await?;
         let fresh_token = token.clone();
         let entered = self.run(load, vec![], move |turn| {
             let known: Option<ReceiptRecord> = turn.record(&receipt_key(&receipt.hire_id))?;
             match known {
-                Some(known) if known.receipt == receipt => return Ok(false),
-                Some(_) => {
+                Some(known) if known.receipt == receipt => return Ok(()),
+                Some(known) if !known.gives_way(&receipt) => {
                     let receipt_id = receipt.hire_id.clone();
                     return Err(ReceiptRefusal::DuplicateHireId { receipt_id }.into());
                 }
-                None => {}
+                earlier => market.enter_receipt(
+                    turn,
+                    &receipt,
+                    Place { listing, speaks, earlier },
+                    &outside,
+                )?,
             }
-            check_fresh(&receipt, outside(turn.now()))?;
-            market.enter_receipt(turn, &receipt, listing)?;
-            enter_token(turn, &fresh_token, &receipt.hire_id, Side::Seller);
-            Ok(true)
+            Ok(enter_token(turn, &fresh_token, &receipt.hire_id, Side::Seller)?)
         });
-        let is_new = entered.await?.value;
-        let rating_token = given(token, is_new || asker == Some(seller));
+        entered.await?;
+        let rating_token = given(token, asker == Some(seller));
         Ok(ReceiptAccepted { ok: true, receipt_id, rating_token })
     }
 
@@ -150,7 +174,9 @@ impl Market {
             ..Load::default()
         };
         load_told(&mut load, &[receipt.agent_id, receipt.buyer]);
-        if !receipt.amount_usdc_atomic.is_zero() {
+        if is_free(receipt) {
+            load.names.push((NAME_FREE_CALL, free_call(listing, &receipt.buyer)));
+        } else {
             load.records.push((payment_key(&receipt.tx_hash), Lock::None));
             load.names.push((NAME_PAYMENT, receipt.tx_hash.clone()));
         }
@@ -160,22 +186,44 @@ impl Market {
         load
     }
 
+    /// Whether a payment that names no seller may be the receipt's: it went to the seller's own
+    /// address, or to one at which nobody else is paid. Anybody can list another one's address.
+    async fn speaks_for_payment(&self, receipt: &Receipt) -> Result<bool, Failure> {
+        if is_free(receipt) || receipt.hire_hash.is_some() {
+            return Ok(true);
+        }
+        let payment: Option<PaymentRecord> = self.read(payment_key(&receipt.tx_hash)).await?;
+        let Some(pay_to) = payment.map(|payment| payment.pay_to) else { return Ok(false) };
+        if pay_to == receipt.agent_id {
+            return Ok(true);
+        }
+        match self.agent_paid_at(pay_to).await {
+            Ok(agent) => Ok(agent == receipt.agent_id),
+            Err(Failure::Refused(_)) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     fn enter_receipt(
         &self,
         turn: &mut Turn,
         receipt: &Receipt,
-        listing: ListingId,
+        place: Place,
+        outside: &impl Fn(Timestamp) -> Timestamp,
     ) -> Result<(), Stop> {
+        let Place { listing, speaks, earlier } = place;
         let sells = sold_by(turn, receipt, &listing)?;
         let payee = match &sells {
             Some(sells) => sells.listing.payee(),
             None => receipt.payee.unwrap_or(receipt.agent_id),
         };
-        let nonce = match receipt.amount_usdc_atomic.is_zero() {
-            true => None,
-            false => Some(take_payment(turn, receipt, payee)?),
+        let payment = match is_free(receipt) {
+            true => take_free_call(turn, receipt, sells.as_ref(), &listing).map(|()| None)?,
+            false => Some(take_payment(turn, receipt, payee, speaks)?),
         };
-        check_own_id(receipt, nonce.as_ref())?;
+        let paid_at = payment.as_ref().map(|payment| outside(payment.at));
+        check_fresh(receipt, outside(turn.now()), paid_at)?;
+        check_own_id(receipt, payment.as_ref().map(|payment| &payment.nonce))?;
         if let Some(escrow) = &receipt.escrow_id {
             self.escrow_delivered(turn, escrow, receipt)?;
         }
@@ -186,20 +234,20 @@ impl Market {
             accepted_at: turn.now(),
             counter: None,
             dispute: false,
-            payload_until: None,
+            payload_until: earlier.and_then(|earlier| earlier.payload_until),
             platform: None,
+            released: false,
         };
-        if let Some(sells) = sells.filter(|_| record.counts()) {
-            let mut counted = sells.clone();
-            counted.counts.add_receipt(turn.now());
-            counted.put(turn, Some(&sells))?;
+        if record.counts() {
+            let now = turn.now();
+            count(turn, &record, |counts| counts.add_receipt(now))?;
         }
         let key = receipt_key(&receipt.hire_id);
         turn.put(&key, &record)?;
         // Who paid is told. Of a free call the seller alone says who it was for, and nobody's inbox
         // is filled on a stranger's word.
         let both = [receipt.agent_id, receipt.buyer];
-        let sides = if receipt.amount_usdc_atomic.is_zero() { &both[..1] } else { &both };
+        let sides = if is_free(receipt) { &both[..1] } else { &both };
         for side in sides {
             turn.enlist(&receipts_of(side), &receipt.hire_id);
         }
@@ -223,6 +271,7 @@ impl Market {
         load_told(&mut load, &sides);
         let (receipt_id, buyer) = (word.hire_id.clone(), word.buyer);
         let token = self.rating_token(&receipt_id, Side::Buyer);
+        load_token(&mut load, &token);
         let fresh_token = token.clone();
         let signed = self.run(load, vec![], move |turn| {
             let known: Option<ReceiptRecord> = turn.record(&key)?;
@@ -239,16 +288,14 @@ impl Market {
             record.dispute = is_disputed(&word);
             record.counter = Some(word.clone());
             turn.put(&key, &record)?;
-            if record.counts()
-                && let Some(sells) = turn.record::<ListingRecord>(&listing_key(&listing))?
-            {
-                let mut counted = sells.clone();
-                counted.counts.add_word(&word);
-                counted.counts.rejudge(before, record.judgement());
-                counted.put(turn, Some(&sells))?;
+            if record.counts() {
+                count(turn, &record, |counts| {
+                    counts.add_word(&word);
+                    counts.rejudge(before, record.judgement());
+                })?;
             }
             turn.enlist(&receipts_of(&word.buyer), &word.hire_id);
-            enter_token(turn, &fresh_token, &word.hire_id, Side::Buyer);
+            enter_token(turn, &fresh_token, &word.hire_id, Side::Buyer)?;
             announce(turn, &key.route, "receipt.countersigned", &record.event(), &sides)?;
             Ok((true, record.dispute))
         });
@@ -321,7 +368,50 @@ fn given(token: String, theirs: bool) -> String {
     if theirs { token } else { String::new() }
 }
 
-/// Loads what [`judged`] touches.
+/// What a new receipt is entered with.
+struct Place {
+    listing: ListingId,
+    /// The seller may speak for a payment that names nobody.
+    speaks: bool,
+    /// What it takes the place of.
+    earlier: Option<ReceiptRecord>,
+}
+
+/// Changes what is counted of the listing, where there is one here.
+fn count(
+    turn: &mut Turn,
+    record: &ReceiptRecord,
+    change: impl FnOnce(&mut Counts),
+) -> Result<(), Stop> {
+    let Some(sells) = turn.record::<ListingRecord>(&listing_key(&record.listing))? else {
+        return Ok(());
+    };
+    let mut counted = sells.clone();
+    change(&mut counted.counts);
+    counted.put(turn, Some(&sells))
+}
+
+/// A hire's escrow was paid out: the hire counts from now on, with what its buyer has said of it.
+pub(crate) fn paid_out(turn: &mut Turn, receipt_id: &str) -> Result<(), Stop> {
+    let key = receipt_key(receipt_id);
+    let known: Option<ReceiptRecord> = turn.record(&key)?;
+    let Some(mut record) = known.filter(|known| !known.released) else { return Ok(()) };
+    record.released = true;
+    turn.put(&key, &record)?;
+    if !record.counts() {
+        return Ok(());
+    }
+    let now = turn.now();
+    count(turn, &record, |counts| {
+        counts.add_receipt(now);
+        if let Some(word) = &record.counter {
+            counts.add_word(word);
+        }
+        counts.rejudge(Judgement::NotVerifiedByBuyer, record.judgement());
+    })
+}
+
+/// Loads what [`judged`] and [`paid_out`] touch.
 pub(crate) fn load_judged(receipt: &ReceiptRecord) -> Vec<(RecordKey, Lock)> {
     let keys = [receipt_key(&receipt.receipt.hire_id), listing_key(&receipt.listing)];
     keys.map(|key| (key, Lock::Exclusive)).to_vec()
@@ -341,18 +431,21 @@ pub(crate) fn judged(
     let before = record.judgement();
     record.platform = Some(found.clone());
     turn.put(&key, &record)?;
-    if record.counts()
-        && let Some(sells) = turn.record::<ListingRecord>(&listing_key(&record.listing))?
-    {
-        let mut counted = sells.clone();
-        counted.counts.rejudge(before, record.judgement());
-        counted.put(turn, Some(&sells))?;
+    // Money that went back buys no good word. Bad work that the platform has seen itself counts.
+    if record.counts() {
+        count(turn, &record, |counts| counts.rejudge(before, record.judgement()))?;
+    } else if found.failed() && !record.linked {
+        let nothing = Judgement::NotVerifiedByBuyer;
+        count(turn, &record, |counts| counts.rejudge(nothing, Judgement::Failed))?;
     }
     Ok(true)
 }
 
 fn parse_cursor(text: &str) -> Result<(i64, String), Refusal> {
-    let parsed = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
+    let parsed = text.split_once('.').and_then(|(at, id)| {
+        check_hire_id(id).ok()?;
+        Some((at.parse().ok()?, id.to_owned()))
+    });
     parsed.ok_or(Refusal::MalformedCursor)
 }
 
@@ -379,8 +472,35 @@ fn is_custom(receipt: &Receipt) -> bool {
     matches!(receipt.payment_mode, Some(PaymentMode::CustomEscrow(_)))
 }
 
-/// Compares the receipt with its payment, which has no other one. Gives the payment's nonce.
-fn take_payment(turn: &mut Turn, receipt: &Receipt, payee: AgentId) -> Result<Hash32, Stop> {
+fn free_call(listing: &ListingId, buyer: &AgentId) -> String {
+    format!("{listing} {buyer}")
+}
+
+/// One free call of a listing for each buyer, if the listing has any.
+fn take_free_call(
+    turn: &mut Turn,
+    receipt: &Receipt,
+    sells: Option<&ListingRecord>,
+    listing: &ListingId,
+) -> Result<(), Stop> {
+    if !sells.is_some_and(|sells| sells.listing.first_call_free == Some(true)) {
+        return Err(ReceiptRefusal::NoFreeCalls.into());
+    }
+    let name = free_call(listing, &receipt.buyer);
+    if let Some(receipt_id) = turn.name_owner(NAME_FREE_CALL, &name)? {
+        return Err(ReceiptRefusal::FreeCallUsed { receipt_id: receipt_id.to_owned() }.into());
+    }
+    turn.claim_name(NAME_FREE_CALL, &name, &receipt.hire_id);
+    Ok(())
+}
+
+/// Compares the receipt with its payment, which has no other one, and gives that.
+fn take_payment(
+    turn: &mut Turn,
+    receipt: &Receipt,
+    payee: AgentId,
+    speaks: bool,
+) -> Result<PaymentRecord, Stop> {
     let tx_hash = receipt.tx_hash.clone();
     let payment: Option<PaymentRecord> = turn.record(&payment_key(&tx_hash))?;
     let payment = payment.ok_or(ReceiptRefusal::UnknownPayment { tx_hash: tx_hash.clone() })?;
@@ -394,11 +514,15 @@ fn take_payment(turn: &mut Turn, receipt: &Receipt, payee: AgentId) -> Result<Ha
         seller: payment.seller,
     };
     check_payment(receipt, &paid, payee)?;
+    if !speaks {
+        let what = "it names no seller, and others are paid at this address too".to_owned();
+        return Err(ReceiptRefusal::PaymentMismatch { what }.into());
+    }
     if let Some(receipt_id) = turn.name_owner(NAME_PAYMENT, &tx_hash)? {
         return Err(ReceiptRefusal::PaymentUsed { receipt_id: receipt_id.to_owned() }.into());
     }
     turn.claim_name(NAME_PAYMENT, &tx_hash, &receipt.hire_id);
-    Ok(payment.nonce)
+    Ok(payment)
 }
 
 fn are_linked(turn: &Turn, one: &AgentId, other: &AgentId) -> Result<bool, Stop> {

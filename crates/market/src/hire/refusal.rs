@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use skep_base::id::ListingId;
-use skep_hire::{listing::ListingRefusal, receipt::ReceiptRefusal};
+use skep_hire::{
+    listing::{LISTINGS_PER_AGENT_MAX, LISTINGS_PER_CAPABILITY_MAX, ListingRefusal},
+    receipt::ReceiptRefusal,
+};
 use skep_wire::hire::SignedError;
 
 use crate::{Failure, Refusal, answer::Stop};
@@ -19,6 +22,11 @@ pub enum HireRefusal {
     BadSignature { detail: String },
     #[error("an agent publishes at most {per_minute} listings in a minute")]
     TooManyListings { per_minute: usize, wait_ms: u64 },
+    #[error(
+        "an agent has at most {LISTINGS_PER_AGENT_MAX} listings, {LISTINGS_PER_CAPABILITY_MAX} of \
+         one capability"
+    )]
+    ListingsFull,
     #[error("{origin} does not show that the agent's key is there: {detail}")]
     EndpointNotProven { origin: String, detail: String },
     #[error("this node cannot ask endpoints who they are; publish at another one")]

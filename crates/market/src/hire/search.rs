@@ -91,6 +91,11 @@ fn asked_terms(search: &Search) -> Result<Vec<String>, HireRefusal> {
         if capability.is_empty() || capability.len() > CAPABILITY_LEN_MAX {
             return Err(bad(format!("a capability has 1 to {CAPABILITY_LEN_MAX} bytes")));
         }
+        // No name has others, and not every database takes every character.
+        let named = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
+        if !capability.bytes().all(named) {
+            return Err(bad("a capability has lower-case letters, digits, '.', '_' and '-'"));
+        }
         asked.push(match search.matching {
             Match::Exact => terms::capability_term(capability),
             Match::Prefix => terms::prefix_term(capability.trim_end_matches('.')),

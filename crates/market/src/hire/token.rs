@@ -4,7 +4,7 @@
 //! can make it. Only their hashes are stored.
 
 use skep_base::hash::{sha256, sha256_parts};
-use skep_store::Turn;
+use skep_store::{Bug, Load, Turn};
 
 use crate::Market;
 
@@ -39,8 +39,25 @@ impl Market {
     }
 }
 
-/// Makes a token good for one rating.
-pub(super) fn enter_token(turn: &mut Turn, token: &str, receipt_id: &str, side: Side) {
-    let hash = sha256_parts(&[token.as_bytes()]);
-    turn.claim_name(NAME_TOKEN, &hash.to_string(), format!("{receipt_id} {}", side.as_str()));
+fn name(token: &str) -> String {
+    sha256_parts(&[token.as_bytes()]).to_string()
+}
+
+/// Loads what [`enter_token`] touches.
+pub(super) fn load_token(load: &mut Load, token: &str) {
+    load.names.push((NAME_TOKEN, name(token)));
+}
+
+/// Makes a token good for one rating; that it is already is fine.
+pub(super) fn enter_token(
+    turn: &mut Turn,
+    token: &str,
+    receipt_id: &str,
+    side: Side,
+) -> Result<(), Bug> {
+    let name = name(token);
+    if turn.name_owner(NAME_TOKEN, &name)?.is_none() {
+        turn.claim_name(NAME_TOKEN, &name, format!("{receipt_id} {}", side.as_str()));
+    }
+    Ok(())
 }

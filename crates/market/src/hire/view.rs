@@ -1,7 +1,7 @@
 //! Listings as others see them.
 
 use skep_base::{AgentId, Timestamp, id::ListingId};
-use skep_hire::terms;
+use skep_hire::{listing::LISTINGS_PER_AGENT_MAX, terms};
 use skep_store::{ListingFilter, ListingRow};
 use skep_wire::{
     Page,
@@ -52,12 +52,22 @@ impl Market {
         Ok(Page { items, next_cursor: page.next.as_ref().map(search::cursor) })
     }
 
-    /// The one agent that is paid at this address.
+    /// The one agent that is paid at this address. Who sells and is paid at its own goes before
+    /// others who name it: nobody needs its consent for that.
     pub async fn agent_paid_at(&self, payee: AgentId) -> Result<AgentId, Failure> {
-        let ends = self.store.agents_paid_at(payee).await?;
-        let only = ends.filter(|(first, last)| first == last);
-        let agent = only.and_then(|(agent, _)| agent.parse().ok());
+        let agent = match self.store.agents_paid_at(payee).await? {
+            Some((first, last)) if first == last => first.parse().ok(),
+            Some(_) if self.is_paid_itself(payee).await? => Some(payee),
+            _ => None,
+        };
         agent.ok_or_else(|| HireRefusal::NobodyPaidThere.into())
+    }
+
+    async fn is_paid_itself(&self, agent: AgentId) -> Result<bool, Failure> {
+        let (terms, most) = (vec![terms::agent_term(&agent)], LISTINGS_PER_AGENT_MAX);
+        let page = self.store.search_listings(terms, ListingFilter::default(), None, most).await?;
+        let own = agent.to_string();
+        Ok(page.rows.iter().any(|row| row.payee == own))
     }
 
     /// The listings behind rows. What was removed meanwhile is left out.

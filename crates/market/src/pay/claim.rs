@@ -18,6 +18,12 @@ use super::{budget::Named, refusal::PayRefusal};
 
 /// The shortest and the longest id that a client may give a payment.
 const IDENTIFIER_LEN: std::ops::RangeInclusive<usize> = 16..=128;
+/// The longest capability and version of an escrow's terms, in bytes: they stand in the log.
+const CAPABILITY_LEN_MAX: usize = 128;
+const VERSION_LEN_MAX: usize = 16;
+/// The shortest time for a delivery. No work is faster, and what fails at once costs nothing to
+/// make up.
+const DELIVER_MS_MIN: u64 = 100;
 
 /// A payment whose words fit together and whose signatures hold.
 #[derive(Clone, Debug)]
@@ -191,6 +197,13 @@ impl Claim {
         let nobody = [terms.buyer, rail.escrow_address, AgentId::ZERO];
         if nobody.contains(&terms.payee) || terms.seller == terms.buyer {
             return no("the payee or the seller cannot be that");
+        }
+        let version = terms.verification_version.as_deref().unwrap_or_default();
+        if terms.capability.len() > CAPABILITY_LEN_MAX || version.len() > VERSION_LEN_MAX {
+            return no("the capability or its version is too long");
+        }
+        if terms.deliver_within_ms < DELIVER_MS_MIN {
+            return no("there is no time for a delivery");
         }
         let waits = [terms.verification_window_ms, terms.deliver_within_ms];
         if waits.iter().any(|ms| !(1..=ESCROW_WAIT_MS_MAX).contains(ms)) {

@@ -14,6 +14,8 @@ use crate::{Failure, Market};
 
 /// How far a list can be skipped through: beyond it, search.
 pub const DISCOVERY_OFFSET_MAX: u64 = 1000;
+/// Searches that one answer makes at the most: each looks at a bounded part of the index.
+const LOOKS_MAX: usize = 5;
 /// How long a payment is asked to be good for besides the work itself, in seconds.
 const TIMEOUT_EXTRA_S: u64 = 60;
 
@@ -75,7 +77,9 @@ impl Market {
             None => None,
         };
         let mut more = filter.can_match() && (filter.pay_to.is_none() || seller.is_some());
-        while more && items.len() < most {
+        let mut looks = 0;
+        while more && items.len() < most && looks < LOOKS_MAX {
+            looks += 1;
             let mut search = direct(None, SEARCH_LIMIT_MAX, cursor.take());
             search.agent_id = seller;
             let page = self.search(search).await?;

@@ -113,9 +113,14 @@ impl HireEscrowRecord {
         self.ending.filter(|ending| *ending != Ending::Released)
     }
 
-    /// Those who are told: buyer, seller and who gets the money.
+    /// Those who are told: the buyer and, once the seller has delivered, the seller and who gets
+    /// the money. Until then both are there on the buyer's word alone, and nobody's inbox is filled
+    /// by strangers.
     fn sides(&self) -> Vec<AgentId> {
         let terms = &self.terms;
+        if self.delivered.is_none() {
+            return vec![terms.buyer];
+        }
         let mut sides = vec![terms.buyer, terms.seller];
         if !sides.contains(&terms.payee) {
             sides.push(terms.payee);

@@ -1,7 +1,7 @@
 //! What a check looks at, whether inside a turn or beside it: the same rules for both.
 
 use serde::de::DeserializeOwned;
-use skep_base::Timestamp;
+use skep_base::{Timestamp, json::read_own};
 use skep_store::{Account, AccountId, Bug, RecordKey, Seen, StoredRecord, Turn};
 
 use crate::{Failure, Market};
@@ -44,7 +44,7 @@ impl Facts for Glance {
     fn record<T: DeserializeOwned>(&self, key: &RecordKey) -> Result<Option<T>, Bug> {
         let found = self.records.iter().find(|(known, _)| known == key);
         let (_, stored) = found.ok_or_else(|| not_loaded(&key.id))?;
-        let read = stored.as_ref().map(|stored| serde_json::from_str(&stored.body)).transpose();
+        let read = stored.as_ref().map(|stored| read_own(stored.body.as_bytes())).transpose();
         read.map_err(|e| Bug(format!("{} {} is unreadable: {e}", key.kind, key.id)))
     }
 

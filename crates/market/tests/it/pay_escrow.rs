@@ -105,6 +105,37 @@ on_both_engines! {
         f.audit_is_clean().await;
     }
 
+    async fn nobodys_inbox_is_filled_by_a_strangers_escrow(f: Fixture) {
+        let (ann, ben) = f.two().await;
+        let told = async |who: &Person| {
+            f.kinds().await;
+            let inbox = f.market.inbox(&who.id(), 0, 100).await.unwrap().items;
+            inbox.iter().filter(|event| event.kind.starts_with("escrow.")).count()
+        };
+        let rail = f.market.rail();
+        let with = |change: &dyn Fn(&mut EscrowTerms), more: serde_json::Value| {
+            let wanted = hire(&ann, ben.id(), 7, more);
+            let mut terms = escrow_terms(&wanted, ben.id(), 100);
+            change(&mut terms);
+            Bill::for_escrow(&rail, &ann, &terms, &wanted).request()
+        };
+        let long = "x".repeat(129);
+        for request in [
+            with(&|terms| terms.deliver_within_ms = 99, json!({})),
+            with(&|terms| terms.verification_version = Some("v".repeat(17)), json!({})),
+            with(&|_| {}, json!({ "capability": long })),
+        ] {
+            assert_eq!(refused_by_both(&f.market, &request).await, reason::ESCROW_TERMS);
+        }
+        let id = held(&f, &ann, &ben, 1).await;
+        f.tick();
+        assert_eq!((told(&ann).await, told(&ben).await), (1, 0));
+        deliver(&f, id, result()).await;
+        order(&f, id, RELEASE, &ann, Some(result())).await.unwrap();
+        f.tick();
+        assert_eq!((told(&ann).await, told(&ben).await), (2, 1));
+    }
+
     async fn the_buyer_releases_for_the_result_that_it_names(f: Fixture) {
         let (ann, ben) = f.two().await;
         let id = held(&f, &ann, &ben, 1).await;

@@ -8,8 +8,8 @@ use skep_hire::capability;
 use skep_market::{Challenge, Checking, Checks, Market, ResourceFilter};
 use skep_wire::{
     hire::{
-        CounterSignature, EscrowVerb, HirePayload, Judgement, Receipt, Search, StoredReceipt,
-        WalletSigned, receipt_id,
+        CounterSignature, EscrowVerb, HirePayload, Judgement, Receipt, Reputation, Search,
+        StoredReceipt, WalletSigned, receipt_id,
     },
     settle::EscrowStatus,
     x402::Discovery,
@@ -103,8 +103,24 @@ impl World {
     }
 
     async fn success_rate(&self) -> Option<f64> {
+        self.reputation().await.success_rate
+    }
+
+    async fn reputation(&self) -> Reputation {
         let mut found = self.market.search(Search::default()).await.unwrap();
-        found.agents.remove(0).reputation.success_rate
+        found.agents.remove(0).reputation
+    }
+
+    /// Ben's word that all is well.
+    async fn confirm(&self, f: &Fixture, receipt: &Receipt) {
+        let mut word: CounterSignature = serde_json::from_value(json!({
+            "hire_id": receipt.hire_id, "receipt_hash": receipt.hash().unwrap(),
+            "buyer": self.ben.id(), "verifiable": true, "dispute": false, "signed_at": f.now(),
+            "verification": { "all_passed": true, "checks": {} },
+        }))
+        .unwrap();
+        word.sign(&self.ben.wallet).unwrap();
+        self.market.countersign(word, None).await.unwrap();
     }
 
     async fn refunds_despite_pass(&self) -> u32 {
@@ -119,12 +135,12 @@ fn shown(page: &Discovery) -> Vec<&str> {
 }
 
 on_both_engines! {
-    async fn a_refund_for_good_work_counts_for_the_seller(f: Fixture) {
+    async fn a_refund_for_good_work_does_not_count_against_the_seller(f: Fixture) {
         let w = World::of(&f).await;
         let (id, receipt) = w.delivered(&f, 1, 2).await;
         let before = w.refuse(&f, id, &receipt).await;
         assert_eq!((before.judgement, before.dispute), (Judgement::Failed, true));
-        assert_eq!(w.success_rate().await, Some(0.0));
+        assert_eq!(w.success_rate().await, None, "who pays nothing says nothing");
         w.look().await;
         let after = w.market.receipt(&receipt.hire_id).await.unwrap();
         let found = after.findings.platform.clone().unwrap();
@@ -132,7 +148,8 @@ on_both_engines! {
         // The refund stands, and so does the buyer's word; neither counts against the seller.
         assert_eq!((after.judgement, after.dispute), (Judgement::Passed, true));
         assert_eq!(after.escrow.as_deref(), Some("REFUNDED"));
-        assert_eq!(w.success_rate().await, Some(1.0));
+        assert_eq!(w.success_rate().await, None, "nor does what went back buy a good word");
+        assert_eq!(w.reputation().await.last_30d_hire_count, Some(0));
         assert_eq!(w.refunds_despite_pass().await, 1);
         assert_eq!(f.balance(&w.ben).await, "2000000/0/0");
         let kinds = f.kinds().await;
@@ -176,11 +193,16 @@ on_both_engines! {
         let (id, receipt) = w.delivered(&f, 1, 2).await;
         // The same receipt again changes nothing.
         w.market.submit_receipt(receipt.clone(), None).await.unwrap();
+        w.confirm(&f, &receipt).await;
+        let held = w.reputation().await;
+        assert_eq!((held.last_30d_hire_count, held.success_rate), (Some(0), None));
         let order = escrow_order(id, EscrowVerb::Release, &w.ben, receipt.result_hash);
         w.market.escrow_order(id, EscrowVerb::Release, order).await.unwrap();
         w.look().await;
         let after = w.market.receipt(&receipt.hire_id).await.unwrap();
         assert!(after.findings.platform.is_none());
+        let paid = w.reputation().await;
+        assert_eq!((paid.last_30d_hire_count, paid.success_rate), (Some(1), Some(1.0)));
         assert_eq!(after.escrow.as_deref(), Some("RELEASED"));
         assert_eq!(f.balance(&w.ann).await, "20000/0/0");
         f.audit_is_clean().await;

@@ -109,14 +109,14 @@ on_both_engines! {
         let w = World::of(&f, json!({})).await;
         let receipt = w.hired(&f, 1).await;
         let id = receipt.hire_id.clone();
-        let taken = w.submit(&receipt).await.unwrap();
+        for asker in [Some(w.ben.id()), None] {
+            let his = w.market.submit_receipt(receipt.clone(), asker).await.unwrap();
+            assert_eq!(his.rating_token, "", "the buyer has the receipt too, and may be first");
+        }
+        let taken = w.market.submit_receipt(receipt.clone(), Some(w.ann.id())).await.unwrap();
         assert!(taken.ok && taken.receipt_id == id && taken.rating_token.starts_with("rtt_"));
-        let again = w.submit(&receipt).await.unwrap();
-        assert_eq!(again.rating_token, "", "anybody can repeat what is public");
-        let hers = w.market.submit_receipt(receipt.clone(), Some(w.ann.id())).await.unwrap();
-        assert_eq!(hers, taken);
-        let his = w.market.submit_receipt(receipt.clone(), Some(w.ben.id())).await.unwrap();
-        assert_eq!(his.rating_token, "");
+        let again = w.market.submit_receipt(receipt.clone(), Some(w.ann.id())).await.unwrap();
+        assert_eq!(again, taken);
         let shown = w.market.receipt(&id).await.unwrap();
         assert_eq!(shown.judgement, Judgement::NotVerifiedByBuyer);
         shown.receipt.check_signature().unwrap();
@@ -237,19 +237,88 @@ on_both_engines! {
         assert_eq!(found.reputation.success_rate, None);
     }
 
-    async fn free_calls_are_many_and_count_for_nothing(f: Fixture) {
-        let w = World::of(&f, json!({ "first_call_free": true })).await;
-        for n in 0..3 {
-            let free = json!({
-                "amount_usdc_atomic": "0", "tx_hash": NO_TX, "hire_hash": Hash32([n; 32]),
-            });
-            let receipt = w.receipt(&f, free);
-            w.submit(&receipt).await.unwrap();
-            w.market.countersign(w.word(&f, &receipt, true), None).await.unwrap();
+    async fn what_the_seller_did_not_show_the_nonce_names(f: Fixture) {
+        let w = World::of(&f, json!({})).await;
+        let wanted = hire(&w.ben, w.ann.id(), 1, json!({}));
+        let mut bill = Bill::for_hire(&w.market.rail(), &w.ben, w.ann.id(), PRICE, &wanted);
+        bill.skep = None;
+        let receipt = w.paid(&f, bill, &wanted.digest().unwrap()).await;
+        w.submit(&receipt).await.unwrap();
+        w.market.countersign(w.word(&f, &receipt, true), None).await.unwrap();
+    }
+
+    async fn money_that_moved_gets_its_receipt_for_a_month(f: Fixture) {
+        let w = World::of(&f, json!({})).await;
+        let (late, too_late) = (w.hired(&f, 1).await, w.hired(&f, 2).await);
+        f.clock.advance(29 * 24 * HOUR);
+        w.submit(&late).await.unwrap();
+        f.clock.advance(48 * HOUR);
+        let no = receipt_refusal(w.submit(&too_late).await);
+        assert!(matches!(no, ReceiptRefusal::NotFresh { .. }), "{no:?}");
+    }
+
+    async fn nobody_takes_a_plain_payment_by_naming_its_address(f: Fixture) {
+        let w = World::of(&f, json!({})).await;
+        let (cat, door) = f.seller(3).await;
+        let shared = json!({ "payee": w.ann.id() });
+        w.market.publish_listing(cat.lists(f.now(), &door.url, shared)).await.unwrap();
+        assert_eq!(w.market.agent_paid_at(w.ann.id()).await.unwrap(), w.ann.id());
+        let bill = Bill::new(2, &w.market.rail(), &w.ben, w.ann.id(), PRICE, 1);
+        let tx_hash = settle(&w.market, &bill.request()).await.transaction;
+        let of = |who: &Person| {
+            let id = receipt_id(&who.id(), &w.ben.id(), &bill.nonce);
+            let more = json!({ "tx_hash": tx_hash, "hire_id": id, "agent_id": who.id() });
+            let mut receipt = w.receipt(&f, more);
+            receipt.sign(&who.wallet).unwrap();
+            receipt
+        };
+        let no = receipt_refusal(w.submit(&of(&cat)).await);
+        assert!(matches!(no, ReceiptRefusal::PaymentMismatch { .. }), "{no:?}");
+        w.submit(&of(&w.ann)).await.unwrap();
+    }
+
+    async fn a_free_call_is_one_for_each_buyer_and_counts_for_nothing(f: Fixture) {
+        use ReceiptRefusal as R;
+        let mode = "platform_escrow:skep";
+        let w = World::of(&f, json!({ "first_call_free": true, "payment_mode": mode })).await;
+        let door = "http://127.0.0.1:9";
+        w.market.publish_listing(w.ann.lists(f.now(), door, json!({}))).await.unwrap();
+        let free = |hire: Hash32, mode: &str| {
+            w.receipt(&f, json!({
+                "amount_usdc_atomic": "0", "tx_hash": NO_TX, "hire_hash": hire,
+                "payment_mode": mode,
+            }))
+        };
+        // Nothing is held for it, though the listing's mode is escrow.
+        let first = free(Hash32([1; 32]), mode);
+        w.submit(&first).await.unwrap();
+        w.submit(&first).await.unwrap();
+        w.market.countersign(w.word(&f, &first, true), None).await.unwrap();
+        let no = receipt_refusal(w.submit(&free(Hash32([2; 32]), mode)).await);
+        assert_eq!(no, R::FreeCallUsed { receipt_id: first.hire_id.clone() });
+        let no = receipt_refusal(w.submit(&free(Hash32([2; 32]), "direct")).await);
+        assert_eq!(no, R::NoFreeCalls);
+        for found in w.market.search(Search::default()).await.unwrap().agents {
+            assert_eq!(found.reputation.last_30d_hire_count, Some(0));
+            assert_eq!(found.ranking.because[1], "no confirmed hires yet");
         }
-        let found = w.found().await;
-        assert_eq!(found.reputation.last_30d_hire_count, Some(0));
-        assert_eq!(found.ranking.because[1], "no confirmed hires yet");
+    }
+
+    async fn a_hire_that_was_paid_is_not_free(f: Fixture) {
+        let w = World::of(&f, json!({ "first_call_free": true })).await;
+        let paid = w.hired(&f, 1).await;
+        let free = w.receipt(&f, json!({
+            "amount_usdc_atomic": "0", "tx_hash": NO_TX, "hire_hash": paid.hire_hash,
+        }));
+        assert_eq!(free.hire_id, paid.hire_id);
+        w.submit(&free).await.unwrap();
+        w.market.countersign(w.word(&f, &free, true), None).await.unwrap();
+        w.submit(&paid).await.unwrap();
+        assert_eq!(w.market.receipt(&paid.hire_id).await.unwrap().receipt, paid);
+        let no = receipt_refusal(w.submit(&free).await);
+        assert_eq!(no, ReceiptRefusal::DuplicateHireId { receipt_id: paid.hire_id.clone() });
+        w.market.countersign(w.word(&f, &paid, true), None).await.unwrap();
+        assert_eq!(w.found().await.reputation.last_30d_hire_count, Some(1));
     }
 
     async fn hires_among_one_operators_agents_are_marked_and_not_counted(f: Fixture) {
@@ -320,6 +389,8 @@ on_both_engines! {
         let cursor = page.next_cursor.unwrap();
         let rest = w.market.receipts_of(&w.ben.id(), Some(&cursor), 2).await.unwrap();
         assert_eq!((rest.items.len(), rest.next_cursor), (1, None));
+        let no = refusal(w.market.receipts_of(&w.ben.id(), Some("1.\u{0}"), 2).await);
+        assert_eq!(no, Refusal::MalformedCursor);
         f.audit_is_clean().await;
     }
 
@@ -341,7 +412,9 @@ on_both_engines! {
         use ReceiptRefusal as R;
         let w = World::of(&f, json!({ "audit_participating": true })).await;
         let secret = "the quick brown fox is a secret";
-        let payload = HirePayload { params: json!({ "text": secret }), result: json!(1.5) };
+        let tower = (0..125).fold(json!(1), |inner, _| json!([inner]));
+        let params = json!({ "text": secret, "tower": tower });
+        let payload = HirePayload { params, result: json!(1.5) };
         let mut receipt = w.hired(&f, 1).await;
         receipt.params_hash = Some(json_sha256(&payload.params).unwrap());
         receipt.result_hash = Some(json_sha256(&payload.result).unwrap());

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use skep_market::{Challenge, HireRefusal, Market, Refusal};
+use skep_store::{Bug, Call, Decision, Load, Lock, Outcome, RecordKey, Turn};
 use skep_wire::hire::{Listing, ListingRemoval, Search, SearchAnswer, WalletSigned};
 
 use crate::{
@@ -193,6 +194,66 @@ on_both_engines! {
         market.publish_listing(nth(&ann, 10, &door.url)).await.unwrap();
     }
 
+    async fn nobody_fills_the_search_alone(f: Fixture) {
+        let (ann, door) = f.seller(1).await;
+        let market = unasked(&f);
+        let by = |mode: &str, capability: &str| {
+            let more = json!({ "payment_mode": mode, "capability": capability });
+            ann.lists(f.now(), &door.url, more)
+        };
+        let nth = |n: usize| format!("custom_escrow:https://e{n}.example");
+        for n in 0..4 {
+            market.publish_listing(by(&nth(n), "custom.test.echo")).await.unwrap();
+        }
+        let no = hire_refusal(market.publish_listing(by(&nth(4), "custom.test.echo")).await);
+        assert_eq!(no, HireRefusal::ListingsFull);
+        f.clock.advance(MINUTE);
+        let again = market.publish_listing(by(&nth(3), "custom.test.echo")).await.unwrap();
+        assert!(again.changed, "one of those that stand may be replaced");
+        for n in 4..200 {
+            f.clock.advance(MINUTE);
+            market.publish_listing(by("direct", &format!("custom.test.n{n}"))).await.unwrap();
+        }
+        let one_more = by("direct", "custom.test.more");
+        let no = hire_refusal(market.publish_listing(one_more.clone()).await);
+        assert_eq!(no, HireRefusal::ListingsFull);
+        f.clock.advance(MINUTE);
+        let gone = by("direct", "custom.test.n9").id();
+        market.delete_listing(&ann.signed("delete"), gone).await.unwrap();
+        market.publish_listing(one_more).await.unwrap();
+    }
+
+    async fn what_is_taken_is_read_again_however_deep(f: Fixture) {
+        let (ann, door) = f.seller(1).await;
+        let market = unasked(&f);
+        let tower = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        let adds = |levels: usize| ann.lists(f.now(), &door.url, json!({ "more": tower(levels) }));
+        let no = hire_refusal(market.publish_listing(adds(65)).await);
+        assert!(no.to_string().contains("64 levels"), "{no}");
+        let deep = adds(64);
+        market.publish_listing(deep.clone()).await.unwrap();
+        assert_eq!(search(&market, json!({})).await.agents[0].listing, deep);
+        // Whatever comes to be in a record, its turn can read it.
+        let key = RecordKey::own("listing_pace", "deep");
+        let call = |step: fn(&mut Turn, &RecordKey) -> Result<Decision, Bug>| {
+            let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
+            let key = key.clone();
+            Call { load, guards: vec![], step: Box::new(move |turn| step(turn, &key)) }
+        };
+        let put = call(|turn, key| {
+            let tower = (0..130).fold(json!(1), |inner, _| json!([inner]));
+            turn.put(key, &tower)?;
+            Ok(Decision::Commit("0".to_owned()))
+        });
+        let read = call(|turn, key| {
+            let tower: Value = turn.record(key)?.unwrap();
+            Ok(Decision::Commit(skep_base::json::depth(&tower).to_string()))
+        });
+        market.store().call(put).await.unwrap();
+        let Outcome::Done(answer) = market.store().call(read).await.unwrap() else { panic!() };
+        assert_eq!(answer.body, "130");
+    }
+
     async fn every_filter_of_a_search_is_heard(f: Fixture) {
         let (ann, door) = f.seller(1).await;
         let (ben, _) = f.seller(2).await;
@@ -254,7 +315,8 @@ on_both_engines! {
         assert_eq!(none.available_capabilities.unwrap().len(), 4);
         for bad in [json!({ "limit": 0 }), json!({ "limit": 101 }), json!({ "query": "x" }),
             json!({ "payment_mode": "cash" }), json!({ "min_success_rate": 2.0 }),
-            json!({ "min_verification_version": "new" })]
+            json!({ "min_verification_version": "new" }), json!({ "capability": "a\u{0}" }),
+            json!({ "capability": "Custom.test" })]
         {
             let asked: Search = serde_json::from_value(bad.clone()).unwrap();
             let no = hire_refusal(m.search(asked).await);

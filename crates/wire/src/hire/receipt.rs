@@ -93,8 +93,8 @@ impl Receipt {
 pub struct ReceiptAccepted {
     pub ok: bool,
     pub receipt_id: String,
-    /// For the seller's one rating of the buyer. Empty where the receipt was taken before, unless
-    /// the seller has signed the request: anybody can repeat what is public.
+    /// For the seller's one rating of the buyer. Empty unless the seller has signed the request:
+    /// the buyer has the receipt too, and anybody can repeat what is public.
     pub rating_token: String,
 }
 

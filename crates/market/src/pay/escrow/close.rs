@@ -14,7 +14,12 @@ use super::{
     Ending, EscrowRefusal, HOLD, HireEscrowRecord, account, announce, escrow_key, loaded, set_timer,
 };
 use crate::{
-    Failure, Market, answer::Stop, deal::settlement_record_key, identity::agent_key, pay::judge,
+    Failure, Market,
+    answer::Stop,
+    deal::settlement_record_key,
+    hire::{ReceiptRecord, load_judged, paid_out, receipt_key},
+    identity::agent_key,
+    pay::judge,
 };
 
 #[derive(Debug, Deserialize)]
@@ -125,13 +130,29 @@ impl Market {
         if !known.is_held() && decide(&known, now)?.is_none() {
             return self.hire_escrow(id).await;
         }
+        let mut load = load_end(&known);
+        let mut counted = None;
+        if let Some(delivered) = &known.delivered {
+            let receipt: Option<ReceiptRecord> =
+                self.read(receipt_key(&delivered.receipt_id)).await?;
+            load.records.extend(receipt.iter().flat_map(load_judged));
+            counted = receipt.map(|receipt| receipt.receipt.hire_id);
+        }
+        let was_delivered = known.delivered.is_some();
         let market = self.clone();
-        let ended = self.run(load_end(&known), vec![], move |turn| {
+        let ended = self.run(load, vec![], move |turn| {
             let mut record = loaded(turn, &id)?;
             let Some(ending) = decide(&record, turn.now())? else {
                 let settlement = turn.record(&settlement_record_key(&id))?;
                 return Ok(record.view(settlement));
             };
+            if ending == Ending::Released {
+                // What came in since we looked was not there when the order was given.
+                if !was_delivered {
+                    return Err(EscrowRefusal::NotDelivered.into());
+                }
+                counted.iter().try_for_each(|receipt_id| paid_out(turn, receipt_id))?;
+            }
             let receipt = market.close_escrow(turn, &mut record, ending)?;
             Ok(record.view(Some(receipt)))
         });
