@@ -294,7 +294,8 @@ fn deviations() -> Vec<Deviation> {
         deviation(
             "7.3.3",
             "a refund by the buyer, or by its silence, happens whatever anybody else finds in the \
-            result, as the spec wants it; the platform's own run of the check is not there yet",
+            result, as the spec wants it; the platform then runs the check itself, and what passes \
+            there does not count against the seller but is counted for the buyer to be seen by",
         ),
         deviation(
             "5.1",
