@@ -19,6 +19,7 @@ mod entry;
 mod error;
 mod finish;
 mod order;
+mod rails;
 mod search;
 mod talk;
 #[cfg(test)]
@@ -32,12 +33,13 @@ use std::{
 };
 
 use skep_base::{AgentId, Amount, Clock, Hash32, Timestamp, wallet::WalletKey};
+use skep_hire::capability;
 use skep_probe::{Egress, EgressError, Policy};
 use skep_sdk::Client;
 use skep_wire::{
     hire::{
         BudgetToken, Found, HireRequest, JobCallback, MAX_LATENCY_MS_MAX, PROTOCOL,
-        PROTOCOL_CLARIFY, PaymentMode, SignedError, Usdc, WalletSigned,
+        PROTOCOL_CLARIFY, SignedError, Usdc, WalletSigned,
     },
     x402::Rail,
 };
@@ -46,7 +48,7 @@ use tokio::sync::{Notify, mpsc};
 use self::{
     book::Book,
     demand::Expected,
-    desk::{Desk, facilitator_request},
+    desk::facilitator_request,
     drive::Driven,
     entry::{Authorized, Entry, Intent, Open},
     talk::Said,
@@ -207,10 +209,9 @@ impl Buyer {
     /// Whom an order would hire and what it would pay, without doing it.
     pub async fn plan(&self, order: &HireOrder) -> Result<Plan, HireError> {
         let (order, price) = self.readied(order)?;
-        let found = self.candidates(&order).await?;
         let mut plan = Plan { candidates: Vec::new(), refused: Vec::new() };
-        for found in found {
-            match self.judge_listing(&found, &order, price).await? {
+        for (found, judged) in self.candidates(&order, price).await? {
+            match judged {
                 Ok(price) => {
                     let payment_mode = found.listing.mode();
                     plan.candidates.push(Candidate { found, price, payment_mode });
@@ -227,8 +228,8 @@ impl Buyer {
         let (order, price) = self.readied(&order)?;
         let mut tried = Vec::new();
         let mut asked = 0;
-        for found in self.candidates(&order).await? {
-            let price = match self.judge_listing(&found, &order, price).await? {
+        for (found, judged) in self.candidates(&order, price).await? {
+            let price = match judged {
                 Ok(price) => price,
                 Err(refusal) => {
                     tried.push(attempt(&found, &refusal, false));
@@ -293,8 +294,10 @@ impl Buyer {
             order.listing = Some(quoted.listing_id);
             price = Some(quoted.quote.price_usdc.amount());
         }
-        let checked =
-            self.inner.config.checker.check_params(&order.capability, None, &order.params);
+        let checked = match capability::is_shallow(&order.params) {
+            true => self.inner.config.checker.check_params(&order.capability, None, &order.params),
+            false => Err(vec!["they are nested too deep".to_owned()]),
+        };
         let capability = order.capability.clone();
         checked.map_err(|problems| HireError::BadParams { capability, problems })?;
         Ok((order, price))
@@ -378,7 +381,7 @@ impl Buyer {
         id: Hash32,
         demand: &demand::Demand,
     ) -> Result<Result<(), Refusal>, HireError> {
-        let mut open = self.look(id)?;
+        let open = self.look(id)?;
         let config = &self.inner.config;
         let (intent, now) = (&open.intent, self.now());
         let desk = self.desk(&intent.listing.mode());
@@ -421,8 +424,9 @@ impl Buyer {
             escrow: chosen.escrow,
             budget: self.inner.budget.map(|(budget, _)| budget),
         };
-        open.authorized = Some(authorized.clone());
-        let asked = match facilitator_request(&open) {
+        // Written down before anybody sees it, the node included.
+        self.record(Entry::Authorized(Box::new(authorized))).await?;
+        let asked = match facilitator_request(&self.look(id)?) {
             Some(request) => desk.verify(&request).await,
             None => return Err(HireError::Sign("the hire has no envelope".to_owned())),
         };
@@ -434,12 +438,13 @@ impl Buyer {
             }),
             Err(error) => Some(HireError::Node(error)),
         };
-        if let Some(error) = refused {
-            self.abandon(id, error.code()).await?;
-            return Err(error);
+        match refused {
+            Some(error) => {
+                self.abandon(id, error.code()).await?;
+                Err(error)
+            }
+            None => Ok(Ok(())),
         }
-        self.record(Entry::Authorized(Box::new(authorized))).await?;
-        Ok(Ok(()))
     }
 
     /// Speaks for money, before it is signed for.
@@ -488,30 +493,6 @@ impl Buyer {
             // Nobody listens any more: the hire goes on.
             let _ = progress.send(line());
         }
-    }
-
-    /// Where the money of a payment mode is.
-    fn desk(&self, mode: &PaymentMode) -> Desk {
-        match mode {
-            PaymentMode::CustomEscrow(url) => {
-                Desk::Other { egress: self.inner.egress.clone(), base: url.clone() }
-            }
-            _ => Desk::Own(self.inner.config.node.clone()),
-        }
-    }
-
-    /// The ledger that a payment mode is paid on, asked for once.
-    async fn rail(&self, mode: &PaymentMode) -> Result<Rail, HireError> {
-        let key = match mode {
-            PaymentMode::CustomEscrow(url) => url.clone(),
-            _ => String::new(),
-        };
-        if let Some(rail) = lock(&self.inner.rails).get(&key) {
-            return Ok(rail.clone());
-        }
-        let rail = self.desk(mode).rail().await?;
-        lock(&self.inner.rails).insert(key, rail.clone());
-        Ok(rail)
     }
 
     /// Keeps others of this process from a hire until it is dropped.

@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 #[cfg(test)]
 mod tests;
 
-/// The longest line, in bytes: a result and its receipt fit in.
-pub const LINE_LEN_MAX: usize = 32 * 1024 * 1024;
+/// The longest line, in bytes: a hire has its parameters in it up to three times.
+pub const LINE_LEN_MAX: usize = 64 * 1024 * 1024;
 /// Lines that may wait for the disk.
 const WAITING_MAX: usize = 1024;
 
@@ -33,7 +33,7 @@ pub enum JournalError {
     Damaged { path: PathBuf, line: usize },
     #[error("another process uses the journal {path}")]
     InUse { path: PathBuf },
-    #[error("an entry is longer than {LINE_LEN_MAX} bytes or is no JSON")]
+    #[error("an entry is longer than {LINE_LEN_MAX} bytes or could not be read again")]
     BadEntry,
     #[error("the journal could not be written; it takes no more entries until it is reopened")]
     Closed,
@@ -88,8 +88,15 @@ impl Journal {
     }
 
     /// Writes an entry. When this returns, it is on the disk.
-    pub async fn append<T: Serialize>(&self, entry: &T) -> Result<(), JournalError> {
-        let line = line_of(entry)?;
+    pub async fn append<T: Serialize + DeserializeOwned>(
+        &self,
+        entry: &T,
+    ) -> Result<(), JournalError> {
+        self.append_line(Line::of(entry)?).await
+    }
+
+    /// The same, with a line that was made before.
+    pub async fn append_line(&self, Line(line): Line) -> Result<(), JournalError> {
         let (done, written) = oneshot::channel();
         self.lines.send((line, done)).await.map_err(|_| JournalError::Closed)?;
         match written.await {
@@ -100,13 +107,16 @@ impl Journal {
 
     /// Puts these entries in the place of all that the journal holds, at once or not at all.
     /// Whoever has it open must open it again.
-    pub fn rewrite<T: Serialize>(path: &Path, entries: &[T]) -> Result<(), JournalError> {
+    pub fn rewrite<T: Serialize + DeserializeOwned>(
+        path: &Path,
+        entries: &[T],
+    ) -> Result<(), JournalError> {
         let io = |source| JournalError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
         for entry in entries {
-            file.write_all(&line_of(entry)?).map_err(io)?;
+            file.write_all(&Line::of(entry)?.0).map_err(io)?;
         }
         file.as_file().sync_all().map_err(io)?;
         file.persist(path).map_err(|error| io(error.error))?;
@@ -122,7 +132,7 @@ impl Journal {
             let json = entry_of(&line).and_then(|json| std::str::from_utf8(json).ok());
             // What is being written at the end just now is not there yet.
             if let Some(json) = json.filter(|json| json.contains(word)) {
-                entries.extend(serde_json::from_str::<T>(json).ok());
+                entries.extend(entry_in::<T>(json.as_bytes()).ok());
             }
             line.clear();
         }
@@ -146,18 +156,34 @@ fn is_at(file: &File, path: &Path) -> bool {
     name(file.metadata()) == name(std::fs::metadata(path))
 }
 
-fn line_of<T: Serialize>(entry: &T) -> Result<Vec<u8>, JournalError> {
-    let json = serde_json::to_vec(entry).map_err(|_| JournalError::BadEntry)?;
-    if json.len() > LINE_LEN_MAX {
-        return Err(JournalError::BadEntry);
+/// An entry as it is written.
+#[derive(Debug)]
+pub struct Line(Vec<u8>);
+
+impl Line {
+    /// An entry that the next start could not read would take all others with it: it is refused.
+    pub fn of<T: Serialize + DeserializeOwned>(entry: &T) -> Result<Line, JournalError> {
+        let json = serde_json::to_vec(entry).map_err(|_| JournalError::BadEntry)?;
+        if json.len() > LINE_LEN_MAX || entry_in::<T>(&json).is_err() {
+            return Err(JournalError::BadEntry);
+        }
+        let mark = mark_of(&json);
+        let mut line = Vec::with_capacity(mark.len() + json.len() + 2);
+        line.extend_from_slice(mark.as_bytes());
+        line.push(b' ');
+        line.extend_from_slice(&json);
+        line.push(b'\n');
+        Ok(Line(line))
     }
-    let mark = mark_of(&json);
-    let mut line = Vec::with_capacity(mark.len() + json.len() + 2);
-    line.extend_from_slice(mark.as_bytes());
-    line.push(b' ');
-    line.extend_from_slice(&json);
-    line.push(b'\n');
-    Ok(line)
+}
+
+/// Reads an entry. What this process wrote itself may nest deeper than serde_json's own limit.
+fn entry_in<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    deserializer.disable_recursion_limit();
+    let entry = T::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(entry)
 }
 
 fn mark_of(json: &[u8]) -> String {
@@ -179,7 +205,7 @@ fn read<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<(Vec<T>, usize
     let mut at = 0;
     for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let is_last = at + line.len() == bytes.len();
-        match entry_of(line).map(serde_json::from_slice) {
+        match entry_of(line).map(entry_in) {
             Some(Ok(entry)) => entries.push(entry),
             None if is_last => return Ok((entries, at)),
             _ => return Err(JournalError::Damaged { path: path.to_owned(), line: number + 1 }),

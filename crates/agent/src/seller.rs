@@ -28,16 +28,20 @@ use skep_sdk::Client;
 use skep_wire::hire::{ENDPOINT_LEN_MAX, Listing, ListingAccepted, PaymentMode, Usdc};
 use tokio::{
     net::TcpListener,
-    sync::{broadcast, watch},
+    sync::{Semaphore, broadcast, watch},
 };
 
 use self::{book::Book, door::Gate, offer::Shelf, refusal::Refusal, till::Till};
 pub use self::{
-    book::{COMPACT_ABOVE, REMEMBERED},
+    book::{COMPACT_ABOVE, JOURNAL_LEN_MAX, REMEMBERED},
     desk::IN_VAIN_PER_DAY,
     door::{BODY_LEN_MAX, RATE_BURST, RATE_PER_SECOND},
     forward::{ForwardError, ForwardWork},
-    offer::{FREE_PER_DAY_DEFAULT, MAX_LATENCY_MS_DEFAULT, Offer, OfferError, SEATS_DEFAULT},
+    life::RESULT_LEN_MAX,
+    offer::{
+        FREE_PER_DAY_DEFAULT, MAX_LATENCY_MS_DEFAULT, Offer, OfferError, PARAMS_LEN_DEFAULT,
+        PARAMS_LEN_OF_FILES, SEATS_DEFAULT, params_len_max,
+    },
     program::{ProgramWork, STDERR_KEPT, STDOUT_LEN_MAX},
     till::TillError,
     work::{Boxed, Brief, JobContext, Offered, Scoped, Work, WorkError, work_fn},
@@ -122,6 +126,8 @@ pub(crate) struct Shop {
     clock: Arc<dyn Clock>,
     node: Client,
     clarify_signed_only: bool,
+    /// Places for those who only ask.
+    scoping: Semaphore,
     sales: broadcast::Sender<Sale>,
     busy: watch::Sender<usize>,
 }
@@ -190,6 +196,8 @@ impl Seller {
         let modes: Vec<PaymentMode> =
             config.offers.iter().flat_map(|offer| offer.modes.clone()).collect();
         let shelf = offer::shelf(config.offers, seller, &endpoint)?;
+        let offered = shelf.values().flatten();
+        let longest = offered.map(|ware| ware.offer.params_len_max).max().unwrap_or(0);
         let till = Till::open(config.node.clone(), &modes).await?;
         let book = Book::open(&config.journal, config.clock.now()).await?;
         let shop = Shop {
@@ -199,12 +207,13 @@ impl Seller {
             shelf,
             till,
             book,
-            gate: Gate::new(config.behind_proxy, &prefix),
+            gate: Gate::new(config.behind_proxy, &prefix, longest),
             egress: config.egress,
             checker: config.checker,
             clock: config.clock,
             node: config.node,
             clarify_signed_only: config.clarify_signed_only,
+            scoping: Semaphore::new(clarify::SCOPED_AT_ONCE),
             sales: broadcast::channel(SALES_KEPT).0,
             busy: watch::channel(0).0,
         };

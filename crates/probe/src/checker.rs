@@ -68,6 +68,11 @@ pub struct Checker {
     places: Arc<Semaphore>,
 }
 
+/// Why nobody has looked at a result. It may be good or bad.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody has looked at it: {0}")]
+pub struct NotLooked(pub String);
+
 /// Why there is no verification.
 enum Lost {
     /// Nobody has looked.
@@ -91,28 +96,41 @@ impl Checker {
         params: &Value,
         result: &Value,
     ) -> Verification {
+        let looked = self.look(id, version, params, result).await;
+        looked.unwrap_or_else(|NotLooked(why)| Verification::not_verifiable(&why))
+    }
+
+    /// The same, and says if nobody has looked: that is no word about the result, and another time
+    /// somebody may.
+    pub async fn look(
+        &self,
+        id: &str,
+        version: Option<&str>,
+        params: &Value,
+        result: &Value,
+    ) -> Result<Verification, NotLooked> {
         // A tower of values cannot even be copied; the check sees that without climbing it.
         if !capability::is_shallow(params) || !capability::is_shallow(result) {
-            return capability::verify(id, version, params, result);
+            return Ok(capability::verify(id, version, params, result));
         }
         let turn = timeout(TURN_MAX, self.places.acquire()).await;
         let Ok(Ok(_place)) = turn else {
-            return Verification::not_verifiable("too many results are being looked at");
+            return Err(NotLooked("too many results are being looked at".to_owned()));
         };
         let looked = match capability::needs_sandbox(id) {
             false => here(id, version, params, result).await,
             true => match request(id, version, params, result) {
                 Ok(request) => self.outside(&request).await,
-                Err(verdict) => return *verdict,
+                Err(verdict) => return Ok(*verdict),
             },
         };
         match looked {
-            Ok(verification) => verification,
+            Ok(verification) => Ok(verification),
             Err(Lost::NotStarted(why)) => {
                 tracing::warn!(why, "a result cannot be checked");
-                Verification::not_verifiable(&format!("no checker could be started: {why}"))
+                Err(NotLooked(format!("no checker could be started: {why}")))
             }
-            Err(Lost::NotSurvived(why)) => not_survived(version, why),
+            Err(Lost::NotSurvived(why)) => Ok(not_survived(version, why)),
         }
     }
 

@@ -27,7 +27,7 @@ pub mod egress;
 pub mod gateway;
 
 pub use self::{
-    checker::Checker,
+    checker::{Checker, NotLooked},
     egress::{Egress, EgressError, Fetched, Lookup, Policy, Request},
     engine::{ApiKey, Engines, Examination, LlmConfig, LlmStyle, known_offers},
 };

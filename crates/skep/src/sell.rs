@@ -9,7 +9,7 @@ use skep_agent::{
     path::keys_path,
     seller::{
         FREE_PER_DAY_DEFAULT, ForwardWork, MAX_LATENCY_MS_DEFAULT, Offer, ProgramWork, REPUBLISH,
-        SEATS_DEFAULT, Sale, Seller, SellerConfig, SellerHandle, Work,
+        SEATS_DEFAULT, Sale, Seller, SellerConfig, SellerHandle, Work, params_len_max,
     },
 };
 use skep_base::AgentId;
@@ -64,6 +64,9 @@ pub struct SellArgs {
     /// Hires that run at the same time
     #[arg(long, value_name = "N", default_value_t = SEATS_DEFAULT)]
     seats: usize,
+    /// The longest parameters that are taken, in bytes [default: 1 MiB; image.* and audio.* 16 MiB]
+    #[arg(long, value_name = "BYTES")]
+    max_params: Option<usize>,
     /// Who is paid, if not the agent's own wallet
     #[arg(long, value_name = "WALLET")]
     payee: Option<AgentId>,
@@ -206,6 +209,7 @@ impl SellArgs {
             description: self.description.clone(),
             schema,
             seats: self.seats,
+            params_len_max: self.max_params.unwrap_or(params_len_max(&self.capability)),
             work,
         })
     }

@@ -4,6 +4,7 @@ use std::{fmt, pin::Pin};
 
 use serde_json::Value;
 use skep_hire::capability;
+use skep_probe::NotLooked;
 use skep_wire::hire::Verification;
 
 /// Runs a capability's checks (8.1).
@@ -23,6 +24,18 @@ pub trait Checker: Send + Sync + fmt::Debug {
         params: &'a Value,
         result: &'a Value,
     ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>>;
+
+    /// The same, if it can be told that nobody has looked: that is no word about the result.
+    fn look<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Result<Verification, NotLooked>> + Send + 'a>> {
+        let looking = self.verify(capability, version, params, result);
+        Box::pin(async move { Ok(looking.await) })
+    }
 }
 
 /// The taxonomy's checks.
@@ -78,5 +91,14 @@ impl Checker for skep_probe::Checker {
         result: &'a Value,
     ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>> {
         Box::pin(skep_probe::Checker::verify(self, capability, version, params, result))
+    }
+    fn look<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Result<Verification, NotLooked>> + Send + 'a>> {
+        Box::pin(skep_probe::Checker::look(self, capability, version, params, result))
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use skep_base::{AgentId, Amount, id::ListingId};
+use skep_hire::capability;
 use skep_wire::hire::{
     BRIEF_LEN_MAX, CLARIFY_BUYER_MS, COUNTER_PAUSE_MS, Clarified, Clarifies, ClarifyRequest, Found,
     OPTIONS_MAX, PROTOCOL_CLARIFY, Quote, Usdc, WalletSigned, check_protocol,
@@ -58,10 +59,10 @@ impl Buyer {
         };
         let mut tried = Vec::new();
         let mut too_soon = None;
-        for found in self.candidates(&wanted).await? {
-            // A quote may cost more or less than the listing says.
-            let listed = Some(Amount::ZERO);
-            if let Err(refusal) = self.judge_listing(&found, &wanted, listed).await? {
+        // A quote may cost more or less than the listing says.
+        let listed = Some(Amount::ZERO);
+        for (found, judged) in self.candidates(&wanted, listed).await? {
+            if let Err(refusal) = judged {
                 tried.push(attempt(&found, &refusal, false));
                 continue;
             }
@@ -162,6 +163,14 @@ fn judge(clarified: Clarified, max_price: Amount) -> Result<Clarified, Refusal> 
     | Clarified::Decline { protocol, .. }) = &clarified;
     if let Err(error) = check_protocol(protocol, Clarifies::Yes) {
         return Err(Refusal::Garbage(error.to_string()));
+    }
+    let quotes = match &clarified {
+        Clarified::Quote { quote, .. } => std::slice::from_ref(quote),
+        Clarified::Counter { counter, .. } => counter.options.as_slice(),
+        Clarified::Decline { .. } => &[],
+    };
+    if !quotes.iter().all(|quote| capability::is_shallow(&quote.params)) {
+        return Err(Refusal::Garbage("it is nested too deep".to_owned()));
     }
     match &clarified {
         Clarified::Quote { quote, .. } if quote.price_usdc.amount() > max_price => {

@@ -50,6 +50,34 @@ impl From<skep_sdk::Error> for DeskError {
     }
 }
 
+/// Whether an escrow's address may be asked about money: over TLS, or on this machine in tests.
+pub fn check_escrow_url(url: &str, allow_loopback: bool) -> Result<(), DeskError> {
+    let parsed = url::Url::parse(url).ok();
+    let here = |host: url::Host<&str>| match host {
+        url::Host::Ipv4(ip) => ip.is_loopback(),
+        url::Host::Ipv6(ip) => ip.is_loopback(),
+        url::Host::Domain(name) => name == "localhost",
+    };
+    let is_good = parsed.is_some_and(|url| match url.scheme() {
+        "https" => true,
+        "http" => allow_loopback && url.host().is_some_and(here),
+        _ => false,
+    });
+    match is_good {
+        true => Ok(()),
+        false => Err(wrong_escrow(format!("{} is not an https:// address", short(url)))),
+    }
+}
+
+/// An escrow that wants to be paid in somebody else's asset.
+pub fn not_its_own(url: &str) -> DeskError {
+    wrong_escrow(format!("{} says that another node's asset is its own", short(url)))
+}
+
+fn wrong_escrow(detail: String) -> DeskError {
+    DeskError { code: "wrong_escrow".to_owned(), detail, retryable: false, not_found: false }
+}
+
 /// A node that keeps money.
 #[derive(Clone, Debug)]
 pub enum Desk {

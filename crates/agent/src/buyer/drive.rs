@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use skep_base::{AgentId, Amount, Hash32, Timestamp, id::DealId};
+use skep_hire::capability;
 use skep_wire::{
     hire::{HIRE_FRESH_MS, HireEscrow, HireResponse, Receipt},
     settle::EscrowStatus,
@@ -30,7 +31,7 @@ const SKEW: Duration = Duration::from_secs(30);
 /// How long a taken payment without a receipt is asked after, from one start to the next.
 const RECEIPT_WAIT: Duration = Duration::from_secs(24 * 3600);
 /// A refund is ordered so long before silence would do it.
-const REFUND_MARGIN: Duration = Duration::from_secs(3);
+pub(super) const REFUND_MARGIN: Duration = Duration::from_secs(3);
 /// How long a question about a job may take.
 const JOB_WAIT: Duration = Duration::from_secs(15);
 /// Hires that are finished at the same time after a restart.
@@ -162,7 +163,7 @@ impl Buyer {
                 Some(Said::Done(response)) => match self.take_answer(&open, *response).await? {
                     Ok(()) => continue,
                     Err(refusal) => {
-                        bad += u32::from(refusal.code() == "wrong_receipt");
+                        bad += u32::from(matches!(refusal.code(), "wrong_receipt" | "garbage"));
                         last = refusal;
                     }
                 },
@@ -239,6 +240,10 @@ impl Buyer {
         let Some(receipt) = receipt else {
             return Ok(Err(Refusal::WrongReceipt("there is none")));
         };
+        let extra = receipt.extra.values();
+        if !extra.chain([&response.result]).all(capability::is_shallow) {
+            return Ok(Err(Refusal::Garbage("it is nested too deep".to_owned())));
+        }
         let checked =
             check_receipt(open, &receipt).and_then(|()| check_result(&response, &receipt));
         if let Err(refusal) = checked {
@@ -272,7 +277,7 @@ impl Buyer {
 
     /// The receipt of a hire as the node has it, if it is one.
     async fn told_receipt(&self, open: &Open) -> Option<Receipt> {
-        let desk = self.desk(&open.intent.listing.mode());
+        let desk = self.receipt_desk(open);
         let stored = desk.receipt(&receipt_id_of(open)).await.ok()?;
         check_receipt(open, &stored.receipt).ok().map(|()| stored.receipt)
     }

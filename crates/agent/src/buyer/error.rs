@@ -5,6 +5,9 @@ use skep_base::{AgentId, Amount, Timestamp};
 use super::{desk::DeskError, order::Attempt};
 use crate::journal::JournalError;
 
+/// What the guarded client says of addresses that are not public.
+const REFUSED_ADDRESS: &str = "refused_address";
+
 /// Why one seller was not hired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -18,6 +21,8 @@ pub enum Refusal {
     NotFree,
     #[error("its escrow {0:?} is not one that is trusted here")]
     UnknownEscrow(String),
+    #[error("its escrow cannot be used: {detail}")]
+    BadEscrow { code: String, detail: String },
     #[error("it cannot be reached: {detail}")]
     Unreached { code: &'static str, detail: String },
     #[error("it sent the hire elsewhere, which is not followed")]
@@ -60,6 +65,7 @@ impl Refusal {
             Refusal::OverPrice { .. } => "over_price",
             Refusal::NotFree => "not_free",
             Refusal::UnknownEscrow(_) => "unknown_escrow",
+            Refusal::BadEscrow { code, .. } => code,
             Refusal::Unreached { code, .. } => code,
             Refusal::Redirected => "redirected",
             Refusal::Declined { .. } => "declined",
@@ -161,6 +167,11 @@ impl HireError {
             HireError::BadParams { .. } => "look at the capability's schema and try again",
             HireError::BadOrder(_) => "change the order",
             HireError::NobodyFound { .. } => "allow a higher price, or search for what is sold",
+            HireError::AllRefused { tried }
+                if tried.iter().any(|it| it.code == REFUSED_ADDRESS) =>
+            {
+                "`--dev` allows sellers on this machine; other addresses of a network stay closed"
+            }
             HireError::AllRefused { .. } => "try again later, or allow other sellers",
             HireError::OverBudget { .. } => "ask for a larger budget, or wait for refunds",
             HireError::NotPayable { .. } => "put money into the wallet, or look at the budget",

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use skep_base::{Amount, Hash32, id::DealId};
+use skep_base::{Amount, Hash32, Timestamp, id::DealId};
+use skep_probe::NotLooked;
 use skep_wire::{
     hire::{
         CounterSignature, CounterSigned, EscrowOrder, EscrowVerb, HireEscrow, Receipt,
@@ -14,7 +15,7 @@ use skep_wire::{
 use super::{
     Buyer, EscrowEnd, HireError, Hired, PAUSE, Refusal,
     desk::DeskError,
-    drive::Driven,
+    drive::{Driven, REFUND_MARGIN},
     entry::{Answered, Entry, Open, Unanswered},
 };
 
@@ -23,6 +24,9 @@ const REASON_CHARS_MAX: usize = 200;
 
 /// How long a node that is away is asked to take an order: about as long as a window.
 const ORDER_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a result waits for a checker that is overloaded.
+const CHECK_PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the buyer says about a receipt.
 struct Opinion {
@@ -47,10 +51,17 @@ impl Buyer {
 
     async fn finish_answered(&self, open: &Open, answered: Answered) -> Result<Driven, HireError> {
         let Answered { id, latency_ms, response, receipt } = answered;
-        let verification = match &open.verification {
-            Some(verification) => verification.clone(),
-            None => self.check(open, &response.result).await?,
+        let (verification, unseen) = match &open.verification {
+            Some(verification) => (verification.clone(), None),
+            None => self.check(open, &response.result, receipt.escrow_id).await?,
         };
+        if let Some(why) = unseen {
+            // Whoever has not looked says nothing in public: the next run does.
+            let unfinished = Some(format!("the result was not looked at: {why}"));
+            let answered = Answered { id, latency_ms, response, receipt };
+            let hired = hired(open, answered, verification, unfinished);
+            return Ok(Driven::Hired(Box::new(hired)));
+        }
         let mut unfinished = None;
         // The escrow first: its time is short.
         let escrow = match receipt.escrow_id {
@@ -87,25 +98,9 @@ impl Buyer {
         if unfinished.is_none() {
             self.record(Entry::Done { id, at: self.now(), paid }).await?;
         }
-        let listing = &open.intent.listing;
-        Ok(Driven::Hired(Box::new(Hired {
-            hire_id: receipt.hire_id.clone(),
-            seller: listing.agent_id,
-            listing_id: listing.id(),
-            capability: listing.capability.clone(),
-            result: response.result,
-            verification,
-            dispute,
-            rating_token,
-            paid,
-            tx_hash: receipt.tx_hash.clone(),
-            receipt,
-            payment_mode: listing.mode(),
-            escrow,
-            latency_ms,
-            tried: Vec::new(),
-            unfinished,
-        })))
+        let answered = Answered { id, latency_ms, response, receipt };
+        let hired = hired(open, answered, verification, unfinished);
+        Ok(Driven::Hired(Box::new(Hired { rating_token, paid, escrow, ..hired })))
     }
 
     /// The money is gone or held, and no good answer came.
@@ -159,20 +154,51 @@ impl Buyer {
         Err(HireError::PaidWithoutAnswer { seller, amount, tx_hash, reason, disputed })
     }
 
-    /// The capability's own check, by the buyer (8.1).
+    /// The capability's own check, by the buyer (8.1). A checker that has no time for it says
+    /// nothing about the result: it is asked again until money in escrow must be spoken for. Gives
+    /// why nobody looked, if nobody did; then nothing is written down.
     async fn check(
         &self,
         open: &Open,
         result: &serde_json::Value,
-    ) -> Result<Verification, HireError> {
+        escrow_id: Option<DealId>,
+    ) -> Result<(Verification, Option<String>), HireError> {
         let (intent, checker) = (&open.intent, &self.inner.config.checker);
         let version = intent.listing.verification_version.as_deref();
         let params = &intent.hire.params;
         self.tell(|| "checking the result".to_owned());
-        let found = checker.verify(&intent.hire.capability, version, params, result).await;
+        let until = self.check_until(open, escrow_id).await;
+        let found = loop {
+            let left = until.since(self.now());
+            let looking = checker.look(&intent.hire.capability, version, params, result);
+            let why = match tokio::time::timeout(left, looking).await {
+                Ok(Ok(found)) => break found,
+                Ok(Err(NotLooked(why))) => why,
+                Err(_) => "the checker is busy".to_owned(),
+            };
+            if self.now().plus(PAUSE) < until {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            let unseen = Verification::not_verifiable(&why);
+            match escrow_id {
+                // Silence would refund as well; an order that takes such work pays for it.
+                Some(_) => break unseen,
+                None => return Ok((unseen, Some(why))),
+            }
+        };
         let entry = Entry::Verified { id: intent.id, verification: found.clone() };
         self.record(entry).await?;
-        Ok(found)
+        Ok((found, None))
+    }
+
+    /// Until when a result may be looked at.
+    async fn check_until(&self, open: &Open, escrow_id: Option<DealId>) -> Timestamp {
+        let patience = self.now().plus(CHECK_PATIENCE);
+        let Some(escrow_id) = escrow_id else { return patience };
+        let escrow = self.desk(&open.intent.listing.mode()).escrow(escrow_id).await;
+        let refund_at = escrow.ok().and_then(|escrow| escrow.refund_at);
+        refund_at.map_or(patience, |end| end.minus(REFUND_MARGIN)).min(patience)
     }
 
     /// What becomes of the money: good work is paid, bad work is not, and what nobody can check is
@@ -283,8 +309,7 @@ impl Buyer {
             Some(signature) => signature.clone(),
             None => self.signed_opinion(open, receipt, opinion).await?,
         };
-        // Receipts are where the money is.
-        let desk = self.desk(&open.intent.listing.mode());
+        let desk = self.receipt_desk(open);
         let mut answer = desk.countersign(&signature).await;
         if answer.as_ref().is_err_and(|error| error.not_found) {
             // The seller died before it told the node; its word is signed, so the buyer can.
@@ -321,6 +346,35 @@ impl Buyer {
         let entry = Entry::Countersigned { id, signature: Box::new(signature.clone()) };
         self.record(entry).await?;
         Ok(signature)
+    }
+}
+
+/// What came of a hire, as far as the answer tells.
+fn hired(
+    open: &Open,
+    answered: Answered,
+    verification: Verification,
+    unfinished: Option<String>,
+) -> Hired {
+    let Answered { latency_ms, response, receipt, .. } = answered;
+    let listing = &open.intent.listing;
+    Hired {
+        hire_id: receipt.hire_id.clone(),
+        seller: listing.agent_id,
+        listing_id: listing.id(),
+        capability: listing.capability.clone(),
+        result: response.result,
+        dispute: verification.failed(),
+        verification,
+        rating_token: None,
+        paid: open.amount(),
+        tx_hash: receipt.tx_hash.clone(),
+        receipt,
+        payment_mode: listing.mode(),
+        escrow: None,
+        latency_ms,
+        tried: Vec::new(),
+        unfinished,
     }
 }
 

@@ -1,22 +1,34 @@
 //! Who could do it, and who of them is what it says.
 
 use skep_base::Amount;
+use skep_hire::capability;
 use skep_wire::hire::{Found, PaymentMode, Search, Usdc};
 
 use super::{Buyer, HireError, HireOrder, PaymentChoice, Refusal, desk::DeskError};
 
-/// Sellers that are looked at for one order.
+/// Sellers on one page, and pages that are looked at for one order.
 const FOUND_MAX: u32 = 20;
+const PAGES_MAX: u32 = 5;
+
+/// Somebody who was found, and what it would cost or why not.
+pub(super) type Judged = (Found, Result<Amount, Refusal>);
 
 impl Buyer {
-    /// Those that the node knows, best first.
-    pub(super) async fn candidates(&self, order: &HireOrder) -> Result<Vec<Found>, HireError> {
+    /// Those that the node knows, best first. More pages are read while too few of those that were
+    /// found can be hired: anybody can fill a page.
+    pub(super) async fn candidates(
+        &self,
+        order: &HireOrder,
+        quoted: Option<Amount>,
+    ) -> Result<Vec<Judged>, HireError> {
         let node = &self.inner.config.node;
         if let Some(id) = order.listing {
-            return Ok(vec![node.listing(id).await.map_err(DeskError::from)?]);
+            let found = node.listing(id).await.map_err(DeskError::from)?;
+            let judged = self.judge_listing(&found, order, quoted).await?;
+            return Ok(vec![(found, judged)]);
         }
         let free_only = order.max_price == Amount::ZERO;
-        let search = Search {
+        let mut search = Search {
             capability: Some(order.capability.clone()),
             max_price_usdc: (!free_only).then(|| Usdc::from(order.max_price)),
             max_latency_ms: order.max_latency_ms,
@@ -31,23 +43,34 @@ impl Buyer {
             ..Search::default()
         };
         self.tell(|| format!("looking for {}", order.capability));
-        let answer = node.search(&search).await.map_err(DeskError::from)?;
-        let mut found = answer.agents;
-        if found.is_empty() {
-            return Err(HireError::NobodyFound {
-                capability: order.capability.clone(),
-                available: answer.available_capabilities.unwrap_or_default(),
-            });
+        let (mut judged, mut usable) = (Vec::<Judged>::new(), 0);
+        for _ in 0..PAGES_MAX {
+            let answer = node.search(&search).await.map_err(DeskError::from)?;
+            if judged.is_empty() && answer.agents.is_empty() {
+                return Err(HireError::NobodyFound {
+                    capability: order.capability.clone(),
+                    available: answer.available_capabilities.unwrap_or_default(),
+                });
+            }
+            for found in answer.agents {
+                let price = self.judge_listing(&found, order, quoted).await?;
+                usable += usize::from(price.is_ok());
+                judged.push((found, price));
+            }
+            search.cursor = answer.next_cursor;
+            if search.cursor.is_none() || usable >= order.sellers_max.max(1) {
+                break;
+            }
         }
         if let PaymentChoice::Prefer(preferred) = &order.payment {
-            found.sort_by_key(|found| found.listing.mode() != *preferred);
+            judged.sort_by_key(|(found, _)| found.listing.mode() != *preferred);
         }
-        Ok(found)
+        Ok(judged)
     }
 
     /// What a listing would cost, if it is what was asked for. The node's word is not enough: the
     /// seller must have signed it (decision 19).
-    pub(super) async fn judge_listing(
+    async fn judge_listing(
         &self,
         found: &Found,
         order: &HireOrder,
@@ -66,6 +89,17 @@ impl Buyer {
                     if !self.inner.config.custom_escrows.contains(&url) =>
                 {
                     Err(Refusal::UnknownEscrow(url))
+                }
+                mode @ PaymentMode::CustomEscrow(_) => {
+                    // Without the own node nothing can be said about others.
+                    self.rail(&PaymentMode::Direct).await?;
+                    match self.rail(&mode).await {
+                        Ok(_) => Ok(price),
+                        Err(HireError::Node(DeskError { code, detail, .. })) => {
+                            Err(Refusal::BadEscrow { code, detail })
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 _ => Ok(price),
             },
@@ -92,6 +126,9 @@ impl Buyer {
             || order.agent.is_some_and(|agent| agent != found.agent_id)
         {
             return wrong("it is another seller's");
+        }
+        if !listing.extra.values().all(capability::is_shallow) {
+            return wrong("it is nested too deep");
         }
         let me = self.agent_id();
         if listing.agent_id == me || listing.payee() == me {

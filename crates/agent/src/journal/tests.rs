@@ -16,11 +16,11 @@ async fn what_was_written_is_there_again_and_half_a_line_is_not() {
     // Wherever a crash cuts the last line, the others stand and a new one can follow.
     for cut in 1..=20 {
         std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-        let (journal, entries) = open_again(&path);
+        let (journal, entries) = open_again::<u32>(&path);
         assert_eq!(entries, expected[..99]);
         journal.append(&7u32).await.unwrap();
         drop(journal);
-        let (_journal, entries) = open_again(&path);
+        let (_journal, entries) = open_again::<u32>(&path);
         assert_eq!(entries.last(), Some(&7));
         assert_eq!(entries.len(), 100);
     }
@@ -48,8 +48,32 @@ async fn damage_before_the_end_is_not_passed_over() {
     assert!(matches!(opened, Some(Err(JournalError::Damaged { line: 2, .. }))), "{opened:?}");
 }
 
+#[tokio::test]
+async fn what_is_nested_deep_is_read_again_and_what_cannot_be_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let (journal, _) = Journal::open::<serde_json::Value>(&path).unwrap();
+    let tower = (0..200).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+    journal.append(&tower).await.unwrap();
+    let found: Vec<serde_json::Value> = Journal::find(&path, "1").unwrap();
+    assert_eq!(found.first(), Some(&tower));
+    #[derive(Debug, serde::Serialize, serde::Deserialize)]
+    struct Strange {
+        #[serde(serialize_with = "as_text")]
+        number: u8,
+    }
+    fn as_text<S: serde::Serializer>(_: &u8, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("seven")
+    }
+    let strange = journal.append(&Strange { number: 7 }).await;
+    assert!(matches!(strange, Err(JournalError::BadEntry)), "{strange:?}");
+    drop(journal);
+    let (_journal, entries) = open_again::<serde_json::Value>(&path);
+    assert_eq!(entries, [tower]);
+}
+
 /// The writer's thread lets go of the file a moment after the last clone is dropped.
-fn open_again(path: &Path) -> (Journal, Vec<u32>) {
+fn open_again<T: DeserializeOwned>(path: &Path) -> (Journal, Vec<T>) {
     for _ in 0..500 {
         match Journal::open(path) {
             Err(JournalError::InUse { .. }) => {

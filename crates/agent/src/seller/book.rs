@@ -9,19 +9,26 @@ use std::{
 
 use serde_json::Value;
 use skep_base::{AgentId, Hash32, Timestamp, hash::json_sha256};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::{
     entry::{Entry, Failure, Hire, Kept, Known, Next, Way},
     refusal::Refusal,
 };
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Journal, JournalError, Line};
 
 #[cfg(test)]
 mod tests;
 
 /// A journal longer than this, in bytes, is rewritten when it is opened.
 pub const COMPACT_ABOVE: u64 = 64 * 1024 * 1024;
+/// From this length on, in bytes, no new hires are begun: the journal is read as a whole when it is
+/// opened. The next start makes it shorter.
+pub const JOURNAL_LEN_MAX: u64 = 2 * 1024 * 1024 * 1024;
+/// How long a full journal is said to stay so, in seconds.
+const FULL_LATER_S: u64 = 600;
+/// Hires that are looked up in the journal at the same time.
+const LOOKUPS_MAX: usize = 2;
 /// How long a hire that is over is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the journal of a process that has just ended may still be locked.
@@ -36,6 +43,8 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 /// One hire and who waits for it.
 struct Slot {
     known: Known,
+    /// Whether its result is among those that memory keeps for a while.
+    counted: bool,
     changed: watch::Sender<u64>,
 }
 
@@ -69,6 +78,8 @@ struct Shelves {
     /// Hires with their results in memory, oldest first.
     in_memory: std::collections::VecDeque<(String, usize)>,
     bytes_in_memory: usize,
+    /// While a journal is read: an end may not be the last word, so nothing is let go yet.
+    reading: bool,
 }
 
 /// The seller's memory.
@@ -76,6 +87,8 @@ pub(crate) struct Book {
     path: PathBuf,
     journal: Journal,
     shelves: Mutex<Shelves>,
+    lookups: Semaphore,
+    len_max: u64,
 }
 
 impl std::fmt::Debug for Book {
@@ -102,11 +115,24 @@ impl Book {
             drop(journal);
             (journal, entries) = open_patiently(path).await?;
         }
-        let mut shelves = Shelves::default();
-        for entry in entries {
-            shelves.apply(entry);
+        Ok(Book {
+            path: path.to_owned(),
+            journal,
+            shelves: Mutex::new(Shelves::of(entries)),
+            lookups: Semaphore::new(LOOKUPS_MAX),
+            len_max: JOURNAL_LEN_MAX,
+        })
+    }
+
+    /// Whether something new may be written; what was begun always may be finished.
+    pub(crate) fn check_room(&self) -> Result<(), Refusal> {
+        match self.journal.len().is_ok_and(|length| length < self.len_max) {
+            true => Ok(()),
+            false => {
+                let detail = "the seller's journal is full: it has to be started again";
+                Err(Refusal::new(503, "journal_full", detail).later(FULL_LATER_S))
+            }
         }
-        Ok(Book { path: path.to_owned(), journal, shelves: Mutex::new(shelves) })
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
@@ -143,16 +169,27 @@ impl Book {
         if known.made.is_some() || !known.had_result {
             return Some(known);
         }
+        self.look_up(id).await.or(Some(known))
+    }
+
+    /// A hire as the journal has it, with everything.
+    async fn look_up(&self, id: &str) -> Option<Known> {
+        // The whole file is read, and anybody may ask.
+        let _turn = self.lookups.acquire().await.ok()?;
         let (path, name) = (self.path.clone(), id.to_owned());
         let read = tokio::task::spawn_blocking(move || {
             let entries: Vec<Entry> = Journal::find(&path, &name).ok()?;
-            let mut shelves = Shelves::default();
+            let mut known = None;
             for entry in entries.into_iter().filter(|entry| entry.id() == Some(&name)) {
-                shelves.apply(entry);
+                match (entry, &mut known) {
+                    (Entry::Started { hire }, _) => known = Some(Known::new(*hire)),
+                    (entry, Some(known)) => known.apply(entry),
+                    (_, None) => {}
+                }
             }
-            shelves.hires.remove(&name).map(|slot| slot.known)
+            known
         });
-        read.await.ok()?.or(Some(known))
+        read.await.ok()?
     }
 
     /// Tells of every change of a hire.
@@ -182,35 +219,40 @@ impl Book {
 
     /// Enters a new hire. When this returns, it is on the disk and may run.
     pub(crate) async fn begin(&self, hire: Hire, free_per_day: u32) -> Result<Begun, Refusal> {
-        let id = hire.id.clone();
+        let slim = hire.slim();
         let is_free = matches!(hire.way, Way::Free);
+        let entry = Entry::Started { hire: Box::new(hire) };
+        let too_large = |error: JournalError| {
+            Refusal::new(413, "hire_too_large", format!("the hire cannot be kept: {error}"))
+        };
+        let line = Line::of(&entry).map_err(too_large)?;
         {
             let mut shelves = self.shelves();
-            if let Some(slot) = shelves.hires.get(&id) {
-                return match slot.known.hire.body_hash == hire.body_hash {
+            if let Some(slot) = shelves.hires.get(&slim.id) {
+                return match slot.known.hire.body_hash == slim.body_hash {
                     true => Ok(Begun::Known),
                     false => Err(nonce_reused()),
                 };
             }
-            let nonce = hire.nonce.clone().map(|nonce| (hire.buyer, nonce));
+            self.check_room()?;
+            let nonce = slim.nonce.clone().map(|nonce| (slim.buyer, nonce));
             if nonce.is_some_and(|key| shelves.by_nonce.contains_key(&key)) {
                 return Err(nonce_reused());
             }
-            let day = (hire.capability.clone(), hire.at.as_ms() / DAY_MS);
-            let used = shelves.free.contains_key(&(hire.buyer, hire.capability.clone()));
+            let day = (slim.capability.clone(), slim.at.as_ms() / DAY_MS);
+            let used = shelves.free.contains_key(&(slim.buyer, slim.capability.clone()));
             let today = shelves.free_per_day.get(&day).copied().unwrap_or(0);
             if is_free && (used || today >= free_per_day) {
                 // Another request of the same buyer was faster.
                 let detail = "the free call has been used meanwhile";
                 return Err(Refusal::new(409, "free_call_used", detail));
             }
-            shelves.apply(Entry::Started { hire: Box::new(hire.clone()) });
+            shelves.apply(entry);
         }
-        match self.journal.append(&Entry::Started { hire: Box::new(hire) }).await {
+        match self.journal.append_line(line).await {
             Ok(()) => Ok(Begun::New),
             Err(error) => {
-                // The journal takes nothing more, so what memory holds cannot mislead for long.
-                self.shelves().hires.remove(&id);
+                self.shelves().unstart(&slim, is_free);
                 Err(Refusal::no_journal(&error))
             }
         }
@@ -232,11 +274,15 @@ impl Book {
         }
     }
 
-    /// A payment that was refused may be tried again.
-    pub(crate) fn retry_payment(&self, id: &str) -> bool {
-        let mut shelves = self.shelves();
-        let withheld = shelves.hires.get_mut(id).map(|slot| slot.known.withheld.take());
-        matches!(withheld, Some(Some(_)))
+    /// A payment that was refused may be tried again: then the hire is whole again.
+    pub(crate) async fn retry_payment(&self, id: &str) -> bool {
+        if self.get(id).is_none_or(|known| known.withheld.is_none()) {
+            return false;
+        }
+        match self.look_up(id).await {
+            Some(whole) => self.shelves().reopen(id, whole),
+            None => false,
+        }
     }
 
     pub(crate) fn quote(&self, token: &str) -> Option<Kept> {
@@ -251,12 +297,12 @@ impl Book {
         rounds.iter().filter(|round| round.at > since && !round.accepted).count()
     }
 
-    /// The same for all that did not sign, whose names cost nothing.
-    pub(crate) fn unsigned_rounds_open(&self, now: Timestamp) -> usize {
+    /// The same of all who signed, or of all who did not, whose names cost nothing.
+    pub(crate) fn all_rounds_open(&self, signed: bool, now: Timestamp) -> usize {
         let shelves = self.shelves();
         let since = now.minus(Duration::from_millis(DAY_MS.unsigned_abs()));
-        let unsigned = shelves.rounds.iter().filter(|((_, signed), _)| !signed);
-        let rounds = unsigned.flat_map(|(_, rounds)| rounds);
+        let those = shelves.rounds.iter().filter(|((_, theirs), _)| *theirs == signed);
+        let rounds = those.flat_map(|(_, rounds)| rounds);
         rounds.filter(|round| round.at > since && !round.accepted).count()
     }
 
@@ -292,17 +338,8 @@ async fn open_patiently(path: &Path) -> Result<(Journal, Vec<Entry>), JournalErr
 /// What stays when the journal is rewritten: young hires and open ones as they are, of others only
 /// that their free call is used.
 fn kept(entries: Vec<Entry>, now: Timestamp) -> Vec<Entry> {
-    let mut whole = Shelves::default();
-    for entry in &entries {
-        whole.apply(entry.clone());
-    }
+    let whole = Shelves::of(entries.clone());
     let since = now.minus(REMEMBERED);
-    let stays = |id: &str| {
-        whole
-            .hires
-            .get(id)
-            .is_some_and(|slot| slot.known.hire.at > since || slot.known.next() != Next::Nothing)
-    };
     let gone: BTreeMap<_, _> = whole.free.iter().filter(|(_, at)| **at <= since).collect();
     let mut kept: Vec<Entry> = gone
         .into_iter()
@@ -312,15 +349,55 @@ fn kept(entries: Vec<Entry>, now: Timestamp) -> Vec<Entry> {
             capability: capability.clone(),
         })
         .collect();
-    kept.extend(entries.into_iter().filter(|entry| match entry {
-        Entry::FreeUsed { .. } => false,
-        Entry::Clarified { at, .. } => *at > since,
-        other => other.id().is_some_and(stays),
+    kept.extend(entries.into_iter().filter_map(|entry| {
+        let known = entry.id().and_then(|id| whole.hires.get(id)).map(|slot| &slot.known);
+        let is_over = known.is_some_and(|known| known.next() == Next::Nothing);
+        let stays = known.is_some_and(|known| known.hire.at > since || !is_over);
+        match entry {
+            Entry::FreeUsed { .. } => None,
+            Entry::Clarified { at, .. } => (at > since).then_some(entry),
+            _ if !stays => None,
+            // Nobody will ask for these: what was asked of a hire that is over, and what nobody
+            // paid for.
+            Entry::Started { hire } if is_over && !known.is_some_and(|k| k.is_payable(now)) => {
+                Some(Entry::Started { hire: Box::new(started_slim(&hire)) })
+            }
+            Entry::Produced { .. } if known.is_some_and(|known| known.is_lost(now)) => None,
+            entry => Some(entry),
+        }
     }));
     kept
 }
 
+/// A hire that is over as the journal keeps it; that it was free is still to be counted.
+fn started_slim(hire: &Hire) -> Hire {
+    match hire.way {
+        Way::Free => Hire { way: Way::Free, ..hire.slim() },
+        _ => hire.slim(),
+    }
+}
+
 impl Shelves {
+    /// What the entries come to.
+    fn of(entries: Vec<Entry>) -> Shelves {
+        let mut shelves = Shelves { reading: true, ..Shelves::default() };
+        let order: Vec<String> = entries
+            .iter()
+            .filter(|entry| matches!(entry, Entry::Started { .. }))
+            .filter_map(|entry| entry.id().map(str::to_owned))
+            .collect();
+        for entry in entries {
+            shelves.apply(entry);
+        }
+        shelves.reading = false;
+        for id in order {
+            if shelves.hires.get(&id).is_some_and(|slot| slot.known.next() == Next::Nothing) {
+                shelves.make_room(&id);
+            }
+        }
+        shelves
+    }
+
     fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Started { hire } => self.start(*hire),
@@ -338,15 +415,14 @@ impl Shelves {
             entry => {
                 let Some(id) = entry.id().map(str::to_owned) else { return };
                 let Some(slot) = self.hires.get_mut(&id) else { return };
-                if let Entry::Failed { at, .. } = &entry {
+                if let Entry::Failed { at, .. } | Entry::Withheld { at, .. } = &entry {
                     let key = (slot.known.hire.buyer, at.as_ms() / DAY_MS);
                     *self.in_vain.entry(key).or_default() += 1;
                 }
                 slot.known.apply(entry);
-                // What is withheld may still be paid for.
-                let ended = slot.known.next() == Next::Nothing && slot.known.withheld.is_none();
+                let ended = slot.known.next() == Next::Nothing;
                 slot.changed.send_modify(|count| *count += 1);
-                if ended {
+                if ended && !self.reading {
                     self.make_room(&id);
                 }
             }
@@ -366,14 +442,51 @@ impl Shelves {
             let day = (hire.capability.clone(), hire.at.as_ms() / DAY_MS);
             *self.free_per_day.entry(day).or_default() += 1;
         }
-        if let Some(token) = &hire.quote_token {
-            let rounds = self.rounds.values_mut().flatten();
-            for round in rounds.filter(|round| round.tokens.contains(token)) {
-                round.accepted = true;
+        self.accept_quote(&hire, true);
+        let changed = watch::channel(0).0;
+        self.hires.insert(id, Slot { known: Known::new(hire), counted: false, changed });
+    }
+
+    /// Takes back what [`Shelves::start`] did: the hire could not be written down.
+    fn unstart(&mut self, hire: &Hire, was_free: bool) {
+        self.hires.remove(&hire.id);
+        if let Some(nonce) = hire.nonce.clone() {
+            self.by_nonce.remove(&(hire.buyer, nonce));
+        }
+        if let Some(job) = &hire.job_id {
+            self.jobs.remove(job);
+        }
+        if was_free {
+            self.free.remove(&(hire.buyer, hire.capability.clone()));
+            let day = (hire.capability.clone(), hire.at.as_ms() / DAY_MS);
+            if let Some(count) = self.free_per_day.get_mut(&day) {
+                *count = count.saturating_sub(1);
             }
         }
-        let changed = watch::channel(0).0;
-        self.hires.insert(id, Slot { known: Known::new(hire), changed });
+        self.accept_quote(hire, false);
+    }
+
+    fn accept_quote(&mut self, hire: &Hire, accepted: bool) {
+        let Some(token) = &hire.quote_token else { return };
+        let rounds = self.rounds.values_mut().flatten();
+        for round in rounds.filter(|round| round.tokens.contains(token)) {
+            round.accepted = accepted;
+        }
+    }
+
+    /// Makes a withheld hire whole again, unless somebody else was faster.
+    fn reopen(&mut self, id: &str, whole: Known) -> bool {
+        let Some(slot) = self.hires.get_mut(id).filter(|slot| slot.known.withheld.is_some()) else {
+            return false;
+        };
+        (slot.known.hire, slot.known.made) = (whole.hire, whole.made);
+        (slot.known.withheld, slot.counted) = (None, false);
+        if let Some(at) = self.in_memory.iter().position(|(other, _)| other == id)
+            && let Some((_, len)) = self.in_memory.remove(at)
+        {
+            self.bytes_in_memory -= len;
+        }
+        true
     }
 
     /// Questions are remembered for a day, quotes until they end.
@@ -390,23 +503,20 @@ impl Shelves {
         self.rounds.retain(|_, rounds| !rounds.is_empty());
     }
 
-    /// A hire that is over needs no parameters any more, and only so many results fit in.
+    /// A hire that is over needs no parameters any more, and only so many results fit in. What is
+    /// withheld is over as well: if it is paid after all, the journal has it.
     fn make_room(&mut self, id: &str) {
         let Some(slot) = self.hires.get_mut(id) else { return };
-        let mut slim = Hire::clone(&slot.known.hire);
-        (slim.params, slim.way) = (Value::Null, Way::Over);
-        if let Some((_, envelope)) = &mut slim.signed {
-            envelope.statement = Value::Null;
-        }
-        slot.known.hire = Arc::new(slim);
-        let Some(made) = &slot.known.made else { return };
+        slot.known.hire = Arc::new(slot.known.hire.slim());
+        let Some(made) = slot.known.made.as_ref().filter(|_| !slot.counted) else { return };
+        slot.counted = true;
         self.in_memory.push_back((id.to_owned(), made.len));
         self.bytes_in_memory += made.len;
         while self.bytes_in_memory > RESULTS_IN_MEMORY {
             let Some((oldest, len)) = self.in_memory.pop_front() else { return };
             self.bytes_in_memory -= len;
             if let Some(slot) = self.hires.get_mut(&oldest) {
-                slot.known.made = None;
+                (slot.known.made, slot.counted) = (None, false);
             }
         }
     }

@@ -12,7 +12,7 @@ use skep_wire::hire::{
 use super::{
     Shop,
     entry::{Entry, Kept},
-    hire::Reader,
+    hire::{Reader, check_depth},
     offer::Ware,
     refusal::Refusal,
     work::{Brief, Offered, Scoped},
@@ -25,6 +25,10 @@ const QUOTE_S_DEFAULT: u64 = 600;
 const QUOTE_S_MAX: u64 = 24 * 3600;
 /// Questions of all that do not sign together that came to no hire, in a day.
 const UNSIGNED_PER_DAY: usize = 1000;
+/// The same of all that do sign.
+const SIGNED_PER_DAY: usize = 5000;
+/// Questions that are answered at the same time. They are free, so hires do not wait for them.
+pub(crate) const SCOPED_AT_ONCE: usize = 4;
 /// The longest note or reason of a seller, in bytes.
 const NOTE_LEN_MAX: usize = 2000;
 
@@ -32,6 +36,7 @@ impl Shop {
     pub(crate) async fn clarify(&self, body: &[u8]) -> Result<Value, Refusal> {
         let value = json::parse(body)
             .map_err(|error| Refusal::new(400, "malformed_json", error.to_string()))?;
+        check_depth(&value)?;
         let request: ClarifyRequest = serde_json::from_value(value)
             .map_err(|error| Refusal::new(400, "malformed_clarification", error.to_string()))?;
         check_protocol(&request.protocol, Clarifies::Yes)
@@ -60,10 +65,14 @@ impl Shop {
             let detail = format!("{open} clarifications in a day came to no hire");
             return Err(Refusal::new(429, "too_many_clarifications", detail).later(3600));
         }
-        if !signed && self.book.unsigned_rounds_open(now) >= UNSIGNED_PER_DAY {
-            let detail = "too many have asked without signing: sign the question";
+        let (most, detail) = match signed {
+            true => (SIGNED_PER_DAY, "too many have asked today"),
+            false => (UNSIGNED_PER_DAY, "too many have asked without signing: sign the question"),
+        };
+        if self.book.all_rounds_open(signed, now) >= most {
             return Err(Refusal::new(429, "too_many_clarifications", detail).later(3600));
         }
+        self.book.check_room()?;
         let ware = ware.clone();
         let (answer, quotes) = self.scope(&request, &ware, now).await?;
         let entry = Entry::Clarified {
@@ -121,7 +130,7 @@ impl Shop {
         now: Timestamp,
     ) -> Result<(Clarified, Vec<Kept>), Refusal> {
         let busy = || Refusal::new(503, "busy", "everybody who could answer is at work").later(1);
-        let seat = ware.seats.clone().try_acquire_owned().map_err(|_| busy())?;
+        let seat = self.scoping.try_acquire().map_err(|_| busy())?;
         let brief = Brief {
             capability: request.capability.clone(),
             buyer_id: request.buyer_id,

@@ -12,11 +12,10 @@ use skep_wire::{
     x402::{FacilitatorRequest, Payment, Resource, SettleResponse, reason},
 };
 
-use tokio::sync::SemaphorePermit;
-
 use super::{
     Shop,
     book::{Begun, plain_hash},
+    door::Room,
     entry::{Hire, Known, Way},
     hire::{Asked, Read, Reader, check_type},
     offer::Ware,
@@ -42,7 +41,7 @@ impl Shop {
     pub(crate) async fn hire(
         self: &Arc<Self>,
         headers: &HeaderMap,
-        (body, room): (Bytes, SemaphorePermit<'_>),
+        (body, room): (Bytes, Option<Room<'_>>),
     ) -> Result<Response, Refusal> {
         let id = match self.enter(headers, &body).await? {
             Entered::Answered(response) => return Ok(response),
@@ -67,7 +66,7 @@ impl Shop {
         };
         let asked = match reader.read(body)? {
             Read::Asked(asked) => *asked,
-            Read::Known(known) => return Ok(self.again(&known, payment.is_some())),
+            Read::Known(known) => return Ok(self.again(&known, payment.is_some()).await),
         };
         let resource = self.resource(&asked);
         let ways = self.till.ways(&asked, self.seller, &resource);
@@ -92,7 +91,7 @@ impl Shop {
                 let detail = "this payment was used for another hire";
                 return Err(Refusal::new(409, "nonce_reused", detail));
             }
-            return Ok(self.again(&known, true));
+            return Ok(self.again(&known, true).await);
         }
         self.check_luck(&hire)?;
         if let Err(why) = self.verify(&way, &request).await? {
@@ -239,9 +238,9 @@ impl Shop {
     }
 
     /// A hire that was there before.
-    fn again(self: &Arc<Self>, known: &Known, pays: bool) -> Entered {
+    async fn again(self: &Arc<Self>, known: &Known, pays: bool) -> Entered {
         let id = known.hire.id.clone();
-        if pays && known.withheld.is_some() && self.book.retry_payment(&id) {
+        if pays && known.withheld.is_some() && self.book.retry_payment(&id).await {
             self.carry_on(id.clone(), None);
         }
         Entered::Begun(id)

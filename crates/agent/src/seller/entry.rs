@@ -19,8 +19,7 @@ pub(crate) enum Way {
     Direct(Box<FacilitatorRequest>),
     /// Held before the work.
     Escrow(Box<(FacilitatorRequest, EscrowTerms)>),
-    /// In memory only, of a hire that is over: the journal has the rest.
-    #[serde(skip)]
+    /// Of a hire that is over, in memory and in a journal that was rewritten.
     Over,
 }
 
@@ -52,6 +51,17 @@ pub(crate) struct Hire {
     pub(crate) callback_url: Option<String>,
     pub(crate) job_id: Option<String>,
     pub(crate) quote_token: Option<String>,
+}
+
+impl Hire {
+    /// What is left of a hire that is over: no parameters, no payment.
+    pub(crate) fn slim(&self) -> Hire {
+        let signed = self.signed.as_ref().map(|(hash, envelope)| {
+            let statement = Value::Null;
+            (*hash, HireEnvelope { statement, ..envelope.clone() })
+        });
+        Hire { params: Value::Null, way: Way::Over, signed, ..self.clone() }
+    }
 }
 
 /// A result, before anybody has paid for it.
@@ -249,6 +259,17 @@ impl Known {
             true => Next::CallBack,
             false => Next::Nothing,
         }
+    }
+
+    /// Whether its result is withheld and can still be paid for.
+    pub(crate) fn is_payable(&self, now: Timestamp) -> bool {
+        let now_s = u64::try_from(now.as_ms() / 1000).unwrap_or(0);
+        self.withheld.is_some() && self.hire.valid_before_s.is_none_or(|ends| now_s < ends)
+    }
+
+    /// Whether nobody will ever get its result.
+    pub(crate) fn is_lost(&self, now: Timestamp) -> bool {
+        self.failure.is_some() || (self.withheld.is_some() && !self.is_payable(now))
     }
 
     /// Why there is no result, if that is certain.

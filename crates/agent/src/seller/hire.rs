@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use serde_json::{Value, json};
 use skep_base::{AgentId, Amount, Hash32, Timestamp, hash::json_sha256, json};
+use skep_hire::capability;
 use skep_wire::hire::{
     BudgetToken, Clarifies, HIRE_FRESH_MS, HIRE_NONCE_LEN_MAX, HireEnvelope, HireRequest, PROTOCOL,
     WalletSigned, check_protocol,
@@ -19,6 +20,9 @@ use super::{
 
 /// The longest address that a job's end is posted to, in bytes.
 const CALLBACK_LEN_MAX: usize = 2000;
+
+/// A hire without its parameters, in bytes.
+pub(crate) const WORDS_LEN_MAX: usize = 64 * 1024;
 
 /// What somebody wants, as far as it is known to be possible.
 #[derive(Clone, Debug)]
@@ -60,7 +64,9 @@ impl Reader<'_> {
     pub(crate) fn read(&self, body: &[u8]) -> Result<Read, Refusal> {
         let value = json::parse(body)
             .map_err(|error| Refusal::new(400, "malformed_json", error.to_string()))?;
+        check_depth(&value)?;
         let request = self.request(value)?;
+        self.check_length(&request, body.len())?;
         let signed = match request.signature {
             Some(_) => Some(self.check_signed(&request)?),
             None => None,
@@ -109,6 +115,24 @@ impl Reader<'_> {
             return Err(Refusal::new(404, "capability_not_sold", detail));
         }
         serde_json::from_value(value).map_err(|error| bad(error.to_string()))
+    }
+
+    /// Parameters are kept until the hire is over, so there is an end to them.
+    fn check_length(&self, request: &HireRequest, body_len: usize) -> Result<(), Refusal> {
+        // What is short stays short, however its numbers are written.
+        if body_len <= WORDS_LEN_MAX {
+            return Ok(());
+        }
+        let wares = self.shelf.get(&request.capability).map(Vec::as_slice).unwrap_or_default();
+        let longest = wares.iter().map(|ware| ware.offer.params_len_max).max().unwrap_or(0);
+        let len = serde_json::to_vec(request).map_or(usize::MAX, |bytes| bytes.len());
+        match len <= longest + WORDS_LEN_MAX {
+            true => Ok(()),
+            false => {
+                let detail = format!("this capability takes parameters of {longest} bytes here");
+                Err(Refusal::new(413, "params_too_large", detail))
+            }
+        }
     }
 
     fn check_signed(&self, request: &HireRequest) -> Result<(Hash32, HireEnvelope), Refusal> {
@@ -238,6 +262,18 @@ impl Reader<'_> {
             true => Ok(Some(quote.price.amount())),
             false => refused("quote_params_changed", "the quote is for other parameters"),
         }
+    }
+}
+
+/// What is nested deep costs stack wherever it is read, so it is not let in.
+pub(crate) fn check_depth(value: &Value) -> Result<(), Refusal> {
+    let is_shallow = match value {
+        Value::Object(fields) => fields.values().all(capability::is_shallow),
+        other => capability::is_shallow(other),
+    };
+    match is_shallow {
+        true => Ok(()),
+        false => Err(Refusal::new(400, "nested_too_deep", "the request is nested too deep")),
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::Value;
 use skep_base::{Timestamp, hash::json_sha256};
+use skep_hire::capability;
 use skep_probe::Request;
 use skep_sdk::{Client, Error};
 use skep_wire::{
@@ -29,6 +31,13 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 /// How often a job's end is posted, and how long between; it grows fivefold.
 const CALLBACK_TRIES: u32 = 3;
 const CALLBACK_PAUSE: Duration = Duration::from_secs(1);
+/// How often the node may be unable to say why it does not take a payment.
+const UNEXPECTED_MAX: u32 = 5;
+/// After so many tries of a payment others may have the seat.
+const SEAT_TRIES: u32 = 3;
+/// The longest result as JSON, in bytes; in escrow with its parameters. Buyers and nodes read
+/// 16 MiB, and the receipt comes along.
+pub const RESULT_LEN_MAX: usize = 15 * 1024 * 1024;
 
 impl Shop {
     /// Does what is left to do for a hire, whoever waits for it or not.
@@ -70,7 +79,7 @@ impl Shop {
     async fn live(self: &Arc<Self>, id: &str, mut seat: Option<OwnedSemaphorePermit>) {
         while let Some(known) = self.book.get(id) {
             let entry = match known.next() {
-                Next::Hold => self.hold(&known).await,
+                Next::Hold => self.hold(&known, &mut seat).await,
                 Next::Run => {
                     let entry = self.run(&known, seat.take()).await;
                     self.tell(&known, &entry);
@@ -97,7 +106,7 @@ impl Shop {
     }
 
     /// Takes the money into escrow before anything is done for it.
-    async fn hold(&self, known: &Known) -> Entry {
+    async fn hold(&self, known: &Known, seat: &mut Option<OwnedSemaphorePermit>) -> Entry {
         let (id, at) = (known.hire.id.clone(), self.now());
         let Way::Escrow(paid) = &known.hire.way else {
             return failed(&known.hire, at, 500, "no_escrow", "the hire has no escrow");
@@ -108,7 +117,7 @@ impl Shop {
             return failed(&known.hire, at, 504, "too_late", "the time to deliver is over");
         }
         let (client, _) = self.till.rail(&known.hire.mode);
-        match self.settle_surely(&client, request).await {
+        match self.settle_surely(&client, request, seat).await {
             Ok(settled) => Entry::Held { id, at: self.now(), settled },
             Err(unpaid) => refused(&known.hire, self.now(), unpaid),
         }
@@ -147,6 +156,10 @@ impl Shop {
                 return self.fail(known, status, code, &error.to_string()).await;
             }
         };
+        let len = result.to_string().len();
+        if let Err((code, detail)) = check_result(hire, &result, len) {
+            return self.fail(known, 502, code, detail).await;
+        }
         let verification =
             checks::verify(self.checker.as_ref(), &ware.offer, &hire.params, &result).await;
         if verification.failed() {
@@ -159,7 +172,6 @@ impl Shop {
             let detail = format!("the result does not pass {}", bad.join(", "));
             return self.fail(known, 502, "bad_output", &detail).await;
         }
-        let len = result.to_string().len();
         let made = Made { at: self.now(), latency_ms, result, verification, len };
         Entry::Produced { id: hire.id.clone(), made: Box::new(made) }
     }
@@ -211,7 +223,7 @@ impl Shop {
             return failed(hire, self.now(), 500, "no_payment", "the hire has no payment");
         };
         let (client, _) = self.till.rail(&hire.mode);
-        match self.settle_surely(&client, request).await {
+        match self.settle_surely(&client, request, &mut None).await {
             Ok(settled) => Entry::Settled { id: hire.id.clone(), at: self.now(), settled },
             Err(Unpaid { reason: code, detail }) => {
                 let failure = Failure { status: 402, code, detail };
@@ -226,15 +238,22 @@ impl Shop {
         &self,
         client: &Client,
         request: &FacilitatorRequest,
+        seat: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<SettleResponse, Unpaid> {
-        let unclear = [reason::SETTLEMENT_PENDING, reason::UNEXPECTED_SETTLE];
+        let (mut tries, mut unexpected) = (0, 0);
         let mut rest = Rest(PAUSE_FIRST);
         loop {
             match client.x402_settle(request).await {
                 Ok(settled) if settled.success => return Ok(settled),
                 Ok(refused) => {
                     let reason = refused.error_reason.unwrap_or_default();
-                    if !unclear.contains(&reason.as_str()) {
+                    unexpected += u32::from(reason == reason::UNEXPECTED_SETTLE);
+                    let unclear = match reason.as_str() {
+                        reason::SETTLEMENT_PENDING => true,
+                        reason::UNEXPECTED_SETTLE => unexpected < UNEXPECTED_MAX,
+                        _ => false,
+                    };
+                    if !unclear {
                         let detail = refused.error_message.unwrap_or_default();
                         return Err(Unpaid { reason, detail });
                     }
@@ -243,6 +262,10 @@ impl Shop {
                     return Err(Unpaid { reason: problem.code, detail: problem.detail });
                 }
                 Err(error) => tracing::warn!(%error, "a payment is asked for again"),
+            }
+            tries += 1;
+            if tries >= SEAT_TRIES {
+                drop(seat.take());
             }
             rest.take().await;
         }
@@ -254,9 +277,14 @@ impl Shop {
         let Some((receipt, made)) = self.receipt(known).zip(known.made.clone()) else {
             return failed(hire, self.now(), 500, "no_receipt", "the receipt cannot be signed");
         };
-        let (client, _) = self.till.rail(&hire.mode);
-        let keeps_payload = hire.mode.is_escrow()
-            || self.ware(hire).is_some_and(|ware| ware.offer.audit_participating);
+        let is_free = matches!(hire.way, Way::Free);
+        // Nothing went through an escrow for a free call; its receipt is for the registry.
+        let client = if is_free { self.node.clone() } else { self.till.rail(&hire.mode).0 };
+        let audited = || self.ware(hire).is_some_and(|ware| ware.offer.audit_participating);
+        let keeps_payload = match hire.mode.is_escrow() {
+            true => !is_free,
+            false => audited(),
+        };
         let payload = keeps_payload
             .then(|| HirePayload { params: hire.params.clone(), result: made.result.clone() });
         let is_escrow = matches!(hire.way, Way::Escrow(_));
@@ -427,6 +455,25 @@ impl Shop {
             latency_ms: known.made.as_ref().map(|made| made.latency_ms),
             error: failure.map(|failure| failure.code.clone()),
         });
+    }
+}
+
+/// Whether a result can be kept, delivered and read by others.
+fn check_result(
+    hire: &Hire,
+    result: &Value,
+    len: usize,
+) -> Result<(), (&'static str, &'static str)> {
+    if !capability::is_shallow(result) {
+        return Err(("bad_output", "the result is nested too deep"));
+    }
+    let beside = match hire.mode.is_escrow() {
+        true => hire.params.to_string().len(),
+        false => 0,
+    };
+    match len.saturating_add(beside) <= RESULT_LEN_MAX {
+        true => Ok(()),
+        false => Err(("output_too_large", "the result is too long to be delivered")),
     }
 }
 

@@ -17,6 +17,12 @@ pub const FREE_PER_DAY_DEFAULT: u32 = 100;
 /// Hires of one offer that run at the same time.
 pub const SEATS_DEFAULT: usize = 8;
 pub const MAX_LATENCY_MS_DEFAULT: u64 = 30_000;
+/// The longest parameters of one hire, in bytes.
+pub const PARAMS_LEN_DEFAULT: usize = 1024 * 1024;
+/// The same where they are pictures or sound.
+pub const PARAMS_LEN_OF_FILES: usize = 16 * 1024 * 1024;
+/// Capabilities whose parameters are files begin with one of these.
+const FILES: [&str; 2] = ["image.", "audio."];
 
 /// One thing that is sold.
 #[derive(Clone)]
@@ -39,6 +45,8 @@ pub struct Offer {
     /// Of a custom capability: what its parameters and results look like.
     pub schema: Option<Value>,
     pub seats: usize,
+    /// The longest parameters that are taken, in bytes.
+    pub params_len_max: usize,
     pub work: Arc<dyn Work>,
 }
 
@@ -73,8 +81,10 @@ pub enum OfferError {
 impl Offer {
     /// An offer in direct mode with everything else as usual.
     pub fn new(capability: impl Into<String>, price: Usdc, work: impl Work) -> Offer {
+        let capability = capability.into();
         Offer {
-            capability: capability.into(),
+            params_len_max: params_len_max(&capability),
+            capability,
             price,
             modes: vec![PaymentMode::Direct],
             payee: None,
@@ -113,6 +123,14 @@ impl Offer {
             true => Err(OfferError::NoMode { capability }),
             false => Ok(()),
         }
+    }
+}
+
+/// The longest parameters that a capability needs, in bytes.
+pub fn params_len_max(capability: &str) -> usize {
+    match FILES.iter().any(|kind| capability.starts_with(kind)) {
+        true => PARAMS_LEN_OF_FILES,
+        false => PARAMS_LEN_DEFAULT,
     }
 }
 

@@ -243,6 +243,16 @@ fn check_binding(payment: &Payment, asked: &Asked, way: &Price) -> Result<(), Un
     }
 }
 
+/// The payment as the client sent it. One that does not say what it is for is for this: otherwise
+/// two sellers with the same payee could both be shown it, and both would hear that it was taken.
+fn payload(payment: &Payment, resource: &Resource) -> Value {
+    let mut raw = payment.raw.clone();
+    if let (2, None, Some(fields)) = (payment.version, &payment.resource, raw.as_object_mut()) {
+        fields.insert("resource".to_owned(), json!(resource));
+    }
+    raw
+}
+
 /// What the node is asked about a payment.
 pub(crate) fn facilitator_request(
     payment: &Payment,
@@ -255,7 +265,7 @@ pub(crate) fn facilitator_request(
     let skep = hire.map(|hire| SkepTerms { hire: Some(hire), escrow: way.terms.clone() });
     FacilitatorRequest {
         x402_version: payment.version,
-        payment_payload: payment.raw.clone(),
+        payment_payload: payload(payment, resource),
         payment_requirements: payment.requirements(&way.v2, &v1),
         skep,
     }

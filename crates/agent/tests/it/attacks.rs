@@ -33,6 +33,7 @@ async fn a_hire_that_is_not_in_order_is_refused_by_name_before_anybody_pays() {
         (422, "latency_above_max", change(&buyer, |h| h.max_latency_ms = Some(50))),
         (400, "bad_callback_url", change(&buyer, |h| h.callback_url = Some("file:///".to_owned()))),
         (422, "invalid_budget", change(&buyer, |h| h.budget_token = Some(budget(&buyer, 1)))),
+        (400, "nested_too_deep", change(&buyer, |h| h.params = tower(70))),
         (409, "quote_unknown", change(&buyer, |h| h.quote_token = Some("qt_1".to_owned()))),
     ];
     for (status, code, hire) in refused {
@@ -51,6 +52,11 @@ async fn a_hire_that_is_not_in_order_is_refused_by_name_before_anybody_pays() {
     let long = long.header("content-type", "application/json").body(vec![b' '; 17 << 20]);
     // Whether the answer arrives while the body is still being sent is chance.
     assert!(long.send().await.map_or(true, |answer| answer.status() == 413));
+    // Short as it comes, long as it is kept.
+    let grows = format!("[{}1e15]", "1e15,".repeat(150_000));
+    let grows = json!({ "params": { "a": serde_json::from_str::<Value>(&grows).unwrap() } });
+    let answer = shop.post("/hire", &grows, None).await;
+    assert_eq!(answer.status, 413, "{answer:?}");
     assert_eq!(world.runs(), 0);
 }
 
@@ -183,6 +189,11 @@ async fn a_caller_that_asks_too_often_waits_and_the_door_proves_whose_it_is() {
     assert_eq!(limited.code(), "rate_limited");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(shop.get("/healthz").await.status, 200);
+}
+
+/// Arrays in an object.
+fn tower(levels: usize) -> Value {
+    json!({ "a": (0..levels).fold(json!(1), |inner, _| json!([inner])) })
 }
 
 fn change(buyer: &Buyer, change: impl FnOnce(&mut HireRequest)) -> HireRequest {

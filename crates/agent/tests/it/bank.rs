@@ -32,6 +32,8 @@ pub enum Fault {
     Away,
     /// Refused for good.
     Refused,
+    /// Refused, and nobody knows why.
+    Unexpected,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -162,6 +164,7 @@ async fn settle(State(bank): State<Bank>, Json(request): Json<FacilitatorRequest
     match fault {
         Some(Fault::Away) => return problem(503, "away"),
         Some(Fault::Pending) => return unsettled(reason::SETTLEMENT_PENDING),
+        Some(Fault::Unexpected) => return unsettled(reason::UNEXPECTED_SETTLE),
         Some(Fault::Refused) => return unsettled(reason::INSUFFICIENT_FUNDS),
         _ => {}
     }

@@ -343,7 +343,7 @@ async fn answers_that_are_too_large_or_of_another_hire_are_not_taken() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_nodes_escrow_is_used_only_if_it_is_trusted() {
     let world = World::open().await;
-    let other = Node::open().await;
+    let other = Node::open_with(0xbb, 0xdd).await;
     other.fund(world.buyer_id, 100_000);
     let mode = PaymentMode::CustomEscrow(other.url.clone());
     let stall = crate::stall::Stall::open(1, &other, mode, Manners::default(), |_| {}).await;
@@ -360,6 +360,56 @@ async fn another_nodes_escrow_is_used_only_if_it_is_trusted() {
     assert_eq!(hired.escrow.unwrap().status, "RELEASED");
     assert_eq!(other.balance(stall.key.address()), stall.price());
     assert_eq!(world.lost(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trusted_escrow_cannot_draw_on_the_ledger_at_home() {
+    let world = World::open().await;
+    // It says that the home ledger's asset is its own, and a wallet there is its escrow.
+    let thief = Node::open_with(0xaa, 0x66).await;
+    let mode = PaymentMode::CustomEscrow(thief.url.clone());
+    let stall = crate::stall::Stall::open(1, &thief, mode, Manners::default(), |_| {}).await;
+    world.node.publish(stall.listing.clone());
+    // Nor is a word about money taken over an open line.
+    let open_line = "http://escrow.example".to_owned();
+    let mut listing = stall.listing.clone();
+    listing.payment_mode = Some(PaymentMode::CustomEscrow(open_line.clone()));
+    listing.sign(&stall.key).unwrap();
+    world.node.publish(listing);
+    let mut config = world.config();
+    config.custom_escrows = vec![thief.url.clone(), open_line];
+    let buyer = crate::world::open(config, world.journal()).await;
+    let error = buyer.hire(double(1)).await.unwrap_err();
+    let HireError::AllRefused { tried } = error else { panic!("{error}") };
+    let codes: Vec<&str> = tried.iter().map(|attempt| attempt.code.as_str()).collect();
+    assert_eq!(codes, ["wrong_escrow", "wrong_escrow"], "{tried:?}");
+    assert_eq!((thief.ledger().verified, stall.unpaid.load(SeqCst)), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_full_of_forgeries_hides_nobody() {
+    let world = World::open().await;
+    let good = world.direct(1, Manners::default()).await;
+    let mut forged = good.listing.clone();
+    forged.price_usdc = "0.01".parse().unwrap();
+    world.node.ledger().listings = vec![forged; 45];
+    world.node.publish(good.listing.clone());
+    let hired = world.buyer().await.hire(double(2)).await.unwrap();
+    assert_eq!((hired.seller, hired.tried.len()), (good.key.address(), 45));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_nested_too_deep_is_not_kept() {
+    let world = World::open().await;
+    fn tower() -> Value {
+        (0..100).fold(json!(1), |inner, _| json!([inner]))
+    }
+    world.direct(1, Manners { result: Some(tower), ..Manners::default() }).await;
+    let buyer = world.buyer().await;
+    let error = buyer.hire(double(1)).await.unwrap_err();
+    assert!(error.to_string().contains("nested too deep"), "{error}");
+    drop(buyer);
+    world.buyer().await;
 }
 
 fn quote(token: &str, price: &str) -> Quote {

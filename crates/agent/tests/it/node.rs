@@ -78,12 +78,17 @@ fn problem(status: u16, code: &str) -> Response {
 
 impl Node {
     pub async fn open() -> Node {
+        Node::open_with(0xaa, 0xee).await
+    }
+
+    /// A node with this asset, whose escrows are in this wallet.
+    pub async fn open_with(asset: u8, vault: u8) -> Node {
         let address = |byte| AgentId([byte; 20]);
         let rail = Rail {
-            asset: address(0xaa),
+            asset: address(asset),
             name: "Skep Ledger USD".to_owned(),
             version: "1".to_owned(),
-            escrow_address: address(0xee),
+            escrow_address: address(vault),
             escrow_provider: PROVIDER.to_owned(),
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -300,9 +305,13 @@ async fn search(State(node): State<Node>, Json(search): Json<Search>) -> Respons
                 wanted => mode.to_string() == wanted,
             })
     };
+    let at: usize = search.cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
+    let size = search.limit.map_or(usize::MAX, |limit| limit as usize);
+    let all: Vec<Found> = ledger.listings.iter().filter(fits).map(found).collect();
+    let end = at.saturating_add(size);
     Json(SearchAnswer {
-        agents: ledger.listings.iter().filter(fits).map(found).collect(),
-        next_cursor: None,
+        next_cursor: (end < all.len()).then(|| end.to_string()),
+        agents: all.into_iter().skip(at).take(size).collect(),
         matching: search.matching,
         ranked_by: "time".to_owned(),
         available_capabilities: None,

@@ -97,6 +97,47 @@ async fn plain_clients_of_both_versions_pay_and_are_known_by_their_payment() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_does_not_say_for_what_buys_from_one_seller_only() {
+    let world = World::new().await;
+    let one = world.open(world.offer()).await;
+    let journal = world.folder.path().join("other.journal");
+    let two = world
+        .open_with(vec![world.offer()], |config| {
+            config.endpoint = Some("http://other.test".to_owned());
+            config.journal = journal;
+        })
+        .await;
+    let buyer = world.buyer(12);
+    let body = json!({ "params": { "a": 1 } });
+    let required = one.post("/hire", &body, None).await.required();
+    let nonce = skep_base::hash::keccak256(b"one for two");
+    let mut raw = buyer.payment_with(&required.accepts[0], &required, &nonce, |_| {}).raw;
+    raw.as_object_mut().unwrap().remove("resource");
+    let header = || Some((PAYMENT_SIGNATURE, to_header(&raw)));
+    let (first, second) =
+        tokio::join!(one.post("/hire", &body, header()), two.post("/hire", &body, header()));
+    let mut statuses = [first.status, second.status];
+    statuses.sort();
+    assert_eq!(statuses, [200, 402], "{first:?} {second:?}");
+    assert_eq!(world.bank.balance(buyer.id()), 1_000_000 - PRICE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_free_call_on_an_escrow_listing_is_receipted_at_home() {
+    let world = World::new().await;
+    let elsewhere = crate::bank::Bank::open().await;
+    let mut offer = world.offer();
+    offer.modes = vec![PaymentMode::CustomEscrow(elsewhere.url.clone())];
+    offer.first_call_free = true;
+    let shop = world.open(offer).await;
+    let done = shop.hire(&world.buyer(13).hire(json!({ "a": 1 }))).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let id = done.body["receipt"]["receipt_id"].as_str().unwrap();
+    assert!(world.bank.with(|books| books.receipts.contains_key(id) && books.payloads.is_empty()));
+    assert!(elsewhere.with(|books| books.receipts.is_empty() && books.payloads.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_in_escrow_is_held_before_the_work_and_goes_back_if_it_fails() {
     let world = World::new().await;
     let mut offer = world.offer();
@@ -211,6 +252,10 @@ async fn a_result_that_cannot_be_paid_is_withheld_until_it_is() {
     assert!(!withheld.body.to_string().contains("secret"));
     let without = shop.hire(&hire).await;
     assert_eq!(without.status, 402, "asking alone gives nothing");
+    // A node that never knows why is not asked for ever.
+    world.bank.with(|books| books.settle_faults.extend([Fault::Unexpected; 5]));
+    let unclear = shop.pay(&hire, &payment).await;
+    assert_eq!((unclear.status, unclear.code()), (402, "unexpected_settle_error"));
     let paid = shop.pay(&hire, &payment).await;
     assert_eq!((paid.status, world.runs()), (200, 1), "it is paid for and not done again");
 }

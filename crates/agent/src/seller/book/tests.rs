@@ -1,6 +1,9 @@
 use serde_json::json;
 use skep_base::{Amount, hash::sha256, id::Id};
-use skep_wire::hire::{PROTOCOL, PaymentMode, Verification};
+use skep_wire::{
+    hire::{PROTOCOL, PaymentMode, Verification},
+    x402::FacilitatorRequest,
+};
 
 use super::*;
 use crate::seller::entry::Made;
@@ -89,4 +92,69 @@ async fn a_rewritten_journal_keeps_what_is_young_open_or_free() {
     }
     assert!(book.free_left(AgentId([4; 20]), "custom.test.a", 100, now));
     assert!(!book.free_left(AgentId([4; 20]), "custom.test.a", 1, now), "today's is used");
+}
+
+#[tokio::test]
+async fn a_withheld_hire_leaves_memory_and_comes_back_when_it_is_paid() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, now) = (folder.path().join("journal"), Timestamp::from_ms(1_800_000_000_000));
+    let book = Book::open(&path, now).await.unwrap();
+    let request = FacilitatorRequest {
+        x402_version: 2,
+        payment_payload: json!({}),
+        payment_requirements: json!({}),
+        skep: None,
+    };
+    let one = hire(1, now, Way::Direct(Box::new(request)));
+    let id = one.id.clone();
+    let failure = Failure { status: 402, code: "no".to_owned(), detail: String::new() };
+    assert!(matches!(book.begin(one, 0).await, Ok(Begun::New)));
+    book.record(made(&id, now, 100 * MIB)).await.unwrap();
+    book.record(Entry::Withheld { id: id.clone(), at: now, failure }).await.unwrap();
+    assert_eq!(book.get(&id).unwrap().hire.params, Value::Null);
+    done(&book, 2, now, 100 * MIB).await;
+    assert!(book.get(&id).unwrap().made.is_none(), "it counts among the results");
+    assert!(book.retry_payment(&id).await && !book.retry_payment(&id).await);
+    let open = book.get(&id).unwrap();
+    assert_eq!((open.next(), open.hire.params["number"].as_u64()), (Next::Settle, Some(1)));
+    assert!(open.made.is_some());
+    // A crash right after the payment: the receipt is still owed.
+    let settled = Default::default();
+    book.record(Entry::Settled { id: id.clone(), at: now, settled }).await.unwrap();
+    drop(book);
+    let book = Book::open(&path, now).await.unwrap();
+    assert_eq!(book.get(&id).unwrap().next(), Next::Submit);
+}
+
+#[tokio::test]
+async fn a_full_journal_begins_nothing_and_a_failed_hire_keeps_no_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, now) = (folder.path().join("journal"), Timestamp::from_ms(1_800_000_000_000));
+    let mut book = Book::open(&path, now).await.unwrap();
+    let bad = hire(1, now, Way::Free);
+    let failure = Failure { status: 502, code: "no".to_owned(), detail: String::new() };
+    assert!(matches!(book.begin(bad.clone(), 9).await, Ok(Begun::New)));
+    book.record(Entry::Failed { id: bad.id.clone(), at: now, failure }).await.unwrap();
+    book.len_max = 1;
+    let refused = book.begin(hire(2, now, Way::Free), 9).await;
+    assert!(matches!(refused, Err(refusal) if refusal.code == "journal_full"));
+    assert!(book.free_left(AgentId([2; 20]), "custom.test.a", 9, now));
+    drop(book);
+    let (_journal, entries) = open_patiently(&path).await.unwrap();
+    let kept = kept(entries, now);
+    assert!(matches!(&kept[0], Entry::Started { hire } if hire.params.is_null()));
+    let again = Shelves::of(kept);
+    assert!(again.free.contains_key(&(bad.buyer, bad.capability)));
+    assert_eq!(again.hires[&bad.id].known.next(), Next::Nothing);
+}
+
+#[test]
+fn a_hire_that_could_not_be_written_down_leaves_nothing_behind() {
+    let now = Timestamp::from_ms(1_800_000_000_000);
+    let mut shelves = Shelves::default();
+    let hire = Hire { job_id: Some("job_1".to_owned()), ..hire(1, now, Way::Free) };
+    shelves.start(hire.clone());
+    shelves.unstart(&hire.slim(), true);
+    assert!(shelves.hires.is_empty() && shelves.by_nonce.is_empty() && shelves.jobs.is_empty());
+    assert!(shelves.free.is_empty() && shelves.free_per_day.values().all(|count| *count == 0));
 }
