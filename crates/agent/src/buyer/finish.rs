@@ -155,8 +155,8 @@ impl Buyer {
     }
 
     /// The capability's own check, by the buyer (8.1). A checker that has no time for it says
-    /// nothing about the result: it is asked again until money in escrow must be spoken for. Gives
-    /// why nobody looked, if nobody did; then nothing is written down.
+    /// nothing about the result: it is asked again until money in escrow would go back by itself.
+    /// Gives why nobody looked, if nobody did; then nothing is written down.
     async fn check(
         &self,
         open: &Open,
@@ -180,12 +180,8 @@ impl Buyer {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
-            let unseen = Verification::not_verifiable(&why);
-            match escrow_id {
-                // Silence would refund as well; an order that takes such work pays for it.
-                Some(_) => break unseen,
-                None => return Ok((unseen, Some(why))),
-            }
+            // Money in escrow goes back by silence; nobody has said that the work is good.
+            return Ok((Verification::not_verifiable(&why), Some(why)));
         };
         let entry = Entry::Verified { id: intent.id, verification: found.clone() };
         self.record(entry).await?;
@@ -197,8 +193,10 @@ impl Buyer {
         let patience = self.now().plus(CHECK_PATIENCE);
         let Some(escrow_id) = escrow_id else { return patience };
         let escrow = self.desk(&open.intent.listing.mode()).escrow(escrow_id).await;
-        let refund_at = escrow.ok().and_then(|escrow| escrow.refund_at);
-        refund_at.map_or(patience, |end| end.minus(REFUND_MARGIN)).min(patience)
+        // Once the money is on its way, what is found is for the receipt alone: there is time.
+        let held = escrow.ok().filter(|escrow| escrow.status == EscrowStatus::Held);
+        let end = held.and_then(|escrow| escrow.refund_at).map(|end| end.minus(REFUND_MARGIN));
+        end.filter(|end| *end > self.now()).map_or(patience, |end| end.min(patience))
     }
 
     /// What becomes of the money: good work is paid, bad work is not, and what nobody can check is

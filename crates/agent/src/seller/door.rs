@@ -47,8 +47,8 @@ pub const BODY_LEN_MAX: usize = 16 * 1024 * 1024;
 const BODIES_MAX: usize = 32;
 /// Of one address, so that one slow stranger cannot take them all.
 const BODIES_PER_ADDRESS: usize = 8;
-/// A body is long from here on, in bytes. Shorter ones need no place, and nobody can be kept waiting
-/// for one by others who are slow.
+/// A body is long from here on, in bytes. Shorter ones need no place, so that nobody who is slow
+/// keeps them waiting.
 const BODY_LONG: usize = 16 * 1024;
 /// How long a long body waits for its place.
 const PLACE_WITHIN: Duration = Duration::from_secs(5);

@@ -1,22 +1,23 @@
 //! Sellers that cheat, fail and vanish: each is refused by its name, and nobody is paid twice.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{pin::Pin, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use serde_json::{Value, json};
 use skep_agent::{
     HireError, HireOrder,
-    buyer::{ClarifyOrder, PaymentChoice},
+    buyer::{Checker, ClarifyOrder, PaymentChoice},
 };
 use skep_base::{Amount, Hash32, Timestamp};
+use skep_probe::NotLooked;
 use skep_wire::{
-    hire::{Clarified, Counter, Listing, PaymentMode, Quote, WalletSigned},
+    hire::{Clarified, Counter, Listing, PaymentMode, Quote, Verification, WalletSigned},
     x402::PaymentRequired,
 };
 
 use crate::{
     node::Node,
     stall::{Manners, Thief, key},
-    world::{World, double},
+    world::{Doubles, World, double},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -384,6 +385,54 @@ async fn a_trusted_escrow_cannot_draw_on_the_ledger_at_home() {
     let codes: Vec<&str> = tried.iter().map(|attempt| attempt.code.as_str()).collect();
     assert_eq!(codes, ["wrong_escrow", "wrong_escrow"], "{tried:?}");
     assert_eq!((thief.ledger().verified, stall.unpaid.load(SeqCst)), (0, 0));
+}
+
+/// Has no time at first.
+#[derive(Debug)]
+struct Overloaded(std::sync::atomic::AtomicUsize);
+
+impl Checker for Overloaded {
+    fn check_params(&self, _: &str, _: Option<&str>, _: &Value) -> Result<(), Vec<String>> {
+        Ok(())
+    }
+
+    fn verify<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>> {
+        Doubles.verify(capability, version, params, result)
+    }
+
+    fn look<'a>(
+        &'a self,
+        capability: &'a str,
+        version: Option<&'a str>,
+        params: &'a Value,
+        result: &'a Value,
+    ) -> Pin<Box<dyn Future<Output = Result<Verification, NotLooked>> + Send + 'a>> {
+        Box::pin(async move {
+            match self.0.fetch_add(1, SeqCst) < 3 {
+                true => Err(NotLooked("no time".to_owned())),
+                false => Ok(self.verify(capability, version, params, result).await),
+            }
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checker_without_time_decides_nothing() {
+    let world = World::open().await;
+    world.escrow(1, Manners::default()).await;
+    let mut config = world.config();
+    config.checker = std::sync::Arc::new(Overloaded(Default::default()));
+    let buyer = crate::world::open(config, world.journal()).await;
+    let hired = buyer.hire(double(4)).await.unwrap();
+    assert!(hired.verification.all_passed, "{:?}", hired.verification);
+    assert_eq!(hired.escrow.unwrap().status, "RELEASED");
+    world.agree(&buyer);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
