@@ -359,7 +359,7 @@ codes! {
         "Canonical JSON without signature, Keccak-256, EIP-191 over the 32 bytes, by the wallet \
          that the message names.";
     BadCapability "bad_capability" 422 final "This cannot be a capability"
-        "GET /v1/capabilities lists them; a name of one's own is custom.<provider>.<capability>.";
+        "GET /v1/capabilities lists them; a name of one's own is custom.YOU.WHAT.";
     BadPrice "bad_price" 422 final "The price cannot be"
         "A price is more than 0, in USDC with at most six decimals.";
     BadLatency "bad_latency" 422 final "max_latency_ms cannot be"

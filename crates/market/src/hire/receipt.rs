@@ -483,7 +483,7 @@ fn take_free_call(
     sells: Option<&ListingRecord>,
     listing: &ListingId,
 ) -> Result<(), Stop> {
-    if !sells.is_some_and(|sells| sells.listing.first_call_free == Some(true)) {
+    if sells.is_none_or(|sells| sells.listing.first_call_free != Some(true)) {
         return Err(ReceiptRefusal::NoFreeCalls.into());
     }
     let name = free_call(listing, &receipt.buyer);
