@@ -17,6 +17,7 @@ mod keys;
 mod ledger;
 mod listing;
 mod node_key;
+mod programs;
 mod proof;
 mod review;
 mod search;
@@ -27,7 +28,6 @@ mod stage;
 mod up;
 mod verifier;
 mod wallet;
-mod work;
 
 use std::{
     io::{self, Write},
@@ -81,7 +81,7 @@ enum Command {
     Sell(sell::SellArgs),
     Hire(Box<hire::HireArgs>),
     Clarify(clarify::ClarifyArgs),
-    Work(work::WorkArgs),
+    Work(programs::WorkArgs),
     Ledger(ledger::Ledger),
     Conformance(conformance::ConformanceArgs),
     Bench(bench::Bench),

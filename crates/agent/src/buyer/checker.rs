@@ -15,7 +15,9 @@ pub trait Checker: Send + Sync + fmt::Debug {
         capability: &str,
         version: Option<&str>,
         params: &Value,
-    ) -> Result<(), Vec<String>>;
+    ) -> Result<(), Vec<String>> {
+        capability::check_params(capability, version, params)
+    }
 
     fn verify<'a>(
         &'a self,
@@ -43,15 +45,6 @@ pub trait Checker: Send + Sync + fmt::Debug {
 pub struct Taxonomy;
 
 impl Checker for Taxonomy {
-    fn check_params(
-        &self,
-        capability: &str,
-        version: Option<&str>,
-        params: &Value,
-    ) -> Result<(), Vec<String>> {
-        capability::check_params(capability, version, params)
-    }
-
     fn verify<'a>(
         &'a self,
         capability: &'a str,
@@ -74,15 +67,6 @@ impl Checker for Taxonomy {
 
 /// The same, and strangers' pictures, sound and code are taken apart in a process of their own.
 impl Checker for skep_probe::Checker {
-    fn check_params(
-        &self,
-        capability: &str,
-        version: Option<&str>,
-        params: &Value,
-    ) -> Result<(), Vec<String>> {
-        capability::check_params(capability, version, params)
-    }
-
     fn verify<'a>(
         &'a self,
         capability: &'a str,
@@ -92,6 +76,7 @@ impl Checker for skep_probe::Checker {
     ) -> Pin<Box<dyn Future<Output = Verification> + Send + 'a>> {
         Box::pin(skep_probe::Checker::verify(self, capability, version, params, result))
     }
+
     fn look<'a>(
         &'a self,
         capability: &'a str,

@@ -222,33 +222,3 @@ on_both_engines! {
         f.audit_is_clean().await;
     }
 }
-
-/// How many payments a second are judged: `cargo test -- --ignored --nocapture judged_a_second`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
-async fn payments_judged_a_second() {
-    const CALLERS: usize = 16;
-    const EACH: usize = 250;
-    for f in [Fixture::sqlite().await, Fixture::postgres().await] {
-        let (ann, ben) = f.two().await;
-        let rail = f.market.rail();
-        let wanted = hire(&ann, ben.id(), 1, json!({}));
-        let plain = Bill::new(2, &rail, &ann, ben.id(), 100, 1).request();
-        let signed = Bill::for_hire(&rail, &ann, ben.id(), 100, &wanted).request();
-        for (what, request) in [("plain", plain), ("for a hire", signed)] {
-            let began = std::time::Instant::now();
-            let mut callers = JoinSet::new();
-            for _ in 0..CALLERS {
-                let (market, request) = (f.market.clone(), request.clone());
-                callers.spawn(async move {
-                    for _ in 0..EACH {
-                        assert!(market.x402_verify(&request).await.unwrap().is_valid);
-                    }
-                });
-            }
-            callers.join_all().await;
-            let rate = (CALLERS * EACH) as f64 / began.elapsed().as_secs_f64();
-            println!("{} {what}: {rate:.0} a second", f.market.store().engine_name());
-        }
-    }
-}
