@@ -9,6 +9,7 @@ pub mod http_signature;
 pub mod identity;
 pub mod notice;
 pub mod problem;
+pub mod score;
 pub mod settle;
 pub mod wallet;
 pub mod x402;

@@ -1,0 +1,174 @@
+//! 6.1: the score, in doubles and in the specification's order of operations, so that everybody
+//! gets the same number to the last bit.
+
+use serde::{Deserialize, Serialize};
+use skep_wire::{score::BenchmarkTier, settle::Tier};
+
+use crate::{
+    fact::Totals,
+    parameters::{Level, Parameters},
+};
+
+mod gaps;
+#[cfg(test)]
+mod tests;
+
+const W_CONDUIT: f64 = 0.4;
+const W_AP2: f64 = 0.6;
+/// Sessions from which on more of them do not raise the score.
+pub const CONDUIT_VOLUME_TARGET: f64 = 100.0;
+pub const AP2_VOLUME_TARGET: f64 = 50.0;
+const SCORE_MAX: f64 = 1000.0;
+
+/// 5.3. Counts are doubles, as in the specification's own code: imported sessions count by halves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Input {
+    #[serde(rename = "conduitSessions90d")]
+    pub conduit_sessions: f64,
+    #[serde(rename = "conduitSuccessful90d")]
+    pub conduit_successful: f64,
+    #[serde(rename = "ap2Sessions90d")]
+    pub ap2_sessions: f64,
+    #[serde(rename = "ap2Successful90d")]
+    pub ap2_successful: f64,
+    pub conduit_sessions_lifetime: f64,
+    pub ap2_sessions_lifetime: f64,
+    pub trust_tier: Tier,
+    pub has_cryptographic_identity: bool,
+    pub disputed_sessions_active: f64,
+}
+
+impl Input {
+    /// Of what was counted: in the window, and since the beginning.
+    pub fn of(window: &Totals, lifetime: &Totals, gates: Gates) -> Input {
+        Input {
+            conduit_sessions: window.conduit as f64,
+            conduit_successful: window.conduit_ok as f64,
+            ap2_sessions: window.ap2 as f64,
+            ap2_successful: window.ap2_ok as f64,
+            conduit_sessions_lifetime: lifetime.conduit as f64,
+            ap2_sessions_lifetime: lifetime.ap2 as f64,
+            trust_tier: gates.tier,
+            has_cryptographic_identity: gates.has_key,
+            disputed_sessions_active: f64::from(gates.disputes),
+        }
+    }
+}
+
+/// What a score depends on besides what was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    pub tier: Tier,
+    pub has_key: bool,
+    /// Open ones.
+    pub disputes: u32,
+}
+
+/// What the numbers come to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// 0 to 1000, whole.
+    pub score: f64,
+    pub tier: BenchmarkTier,
+    pub conduit_rate: f64,
+    pub ap2_rate: f64,
+    pub conduit_volume: f64,
+    pub ap2_volume: f64,
+    pub conduit_contribution: f64,
+    pub ap2_contribution: f64,
+    pub combined_rate: f64,
+    /// As the specification's double; money goes by [`crate::money::modifier_e4`].
+    pub escrow_modifier: f64,
+}
+
+impl Score {
+    /// The score as the whole number that it is.
+    pub fn value(&self) -> u16 {
+        // Clamped to 0..=1000 and floored before.
+        self.score as u16
+    }
+}
+
+/// The specification's output, in its names and its order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Output {
+    pub score: f64,
+    pub tier: BenchmarkTier,
+    #[serde(rename = "conduitRate90d")]
+    pub conduit_rate: f64,
+    #[serde(rename = "ap2Rate90d")]
+    pub ap2_rate: f64,
+    pub conduit_contribution: f64,
+    pub ap2_contribution: f64,
+    pub qualification_gaps: Vec<String>,
+    pub escrow_modifier: f64,
+}
+
+/// `computeSwarmScore`, whole.
+pub fn output(input: &Input, parameters: &Parameters) -> Output {
+    let score = compute(input, parameters);
+    Output {
+        score: score.score,
+        tier: score.tier,
+        conduit_rate: score.conduit_rate,
+        ap2_rate: score.ap2_rate,
+        conduit_contribution: score.conduit_contribution,
+        ap2_contribution: score.ap2_contribution,
+        qualification_gaps: gaps(input, &score, parameters),
+        escrow_modifier: score.escrow_modifier,
+    }
+}
+
+/// The numbers alone; nothing is allocated.
+pub fn compute(input: &Input, parameters: &Parameters) -> Score {
+    let conduit_rate = rate(input.conduit_successful, input.conduit_sessions);
+    let ap2_rate = rate(input.ap2_successful, input.ap2_sessions);
+    let conduit_volume = (input.conduit_sessions / CONDUIT_VOLUME_TARGET).min(1.0);
+    let ap2_volume = (input.ap2_sessions / AP2_VOLUME_TARGET).min(1.0);
+    let conduit_contribution = (conduit_rate * conduit_volume * W_CONDUIT * 1000.0).floor();
+    let ap2_contribution = (ap2_rate * ap2_volume * W_AP2 * 1000.0).floor();
+    let score = (conduit_contribution + ap2_contribution).min(SCORE_MAX).max(0.0);
+    let sessions = input.conduit_sessions + input.ap2_sessions;
+    let combined_rate = rate(input.conduit_successful + input.ap2_successful, sessions);
+    let open = input.trust_tier >= Tier::Verified
+        && input.has_cryptographic_identity
+        && input.disputed_sessions_active <= 0.0;
+    let meets = |level: &Level| {
+        score >= f64::from(level.score)
+            && input.conduit_sessions >= f64::from(level.conduit_sessions)
+            && input.ap2_sessions >= f64::from(level.ap2_sessions)
+            && combined_rate >= level.success_rate
+    };
+    let tier = match open && meets(&parameters.standard) {
+        false => BenchmarkTier::None,
+        true if meets(&parameters.elite) => BenchmarkTier::Elite,
+        true => BenchmarkTier::Standard,
+    };
+    let escrow_modifier = (1.0 - score / 1250.0).clamp(0.25, 1.0);
+    Score {
+        score,
+        tier,
+        conduit_rate,
+        ap2_rate,
+        conduit_volume,
+        ap2_volume,
+        conduit_contribution,
+        ap2_contribution,
+        combined_rate,
+        escrow_modifier,
+    }
+}
+
+fn rate(successful: f64, sessions: f64) -> f64 {
+    if sessions > 0.0 { successful / sessions } else { 0.0 }
+}
+
+/// What is missing for a benchmark, in the specification's words and order; none if it is held.
+pub fn gaps(input: &Input, score: &Score, parameters: &Parameters) -> Vec<String> {
+    match score.tier {
+        BenchmarkTier::None => gaps::gaps(input, score, &parameters.standard),
+        BenchmarkTier::Standard | BenchmarkTier::Elite => Vec::new(),
+    }
+}

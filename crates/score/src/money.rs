@@ -1,0 +1,12 @@
+//! 12.1 in whole numbers (decision 8).
+
+/// Everything is held.
+pub const FULL_E4: u16 = 10_000;
+/// The least that is ever held.
+pub const FLOOR_E4: u16 = 2_500;
+
+/// Which part of a price is held at a score, in 1/10000: the exact value of what the
+/// specification's double is near to.
+pub fn modifier_e4(score: u16) -> u16 {
+    FULL_E4.saturating_sub(score.saturating_mul(8)).max(FLOOR_E4)
+}

@@ -1,0 +1,172 @@
+//! An agent's track record: what was counted, its tier, its benchmark. It is kept up to date with
+//! every session and settlement, in the same transaction.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Hash32, Timestamp};
+use skep_wire::{
+    score::{BenchmarkEvent, BenchmarkStatus, BenchmarkTier, Evaluator},
+    settle::Tier,
+};
+
+use crate::{
+    benchmark::{self, Benchmark},
+    compute::{Gates, Input, Score, compute},
+    fact::{Fact, Totals},
+    money::{FULL_E4, modifier_e4},
+    parameters::Parameters,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Decision 38: what ended in (now - 90 days, now].
+pub const WINDOW: Duration = Duration::from_secs(90 * 24 * 3600);
+/// ATEP's tiers, by sessions of both kinds, failed ones too (decision 40).
+const BASIC_SESSIONS: u64 = 10;
+const VERIFIED_SESSIONS: u64 = 50;
+const TRUSTED_SESSIONS: u64 = 200;
+
+/// An agent's track record as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Track {
+    /// How many facts there are, and the end of their chain.
+    pub facts: u64,
+    pub chain: Hash32,
+    pub totals: Totals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<Timestamp>,
+    /// Open ones.
+    pub disputes: u32,
+    pub tier: Tier,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier_at: Option<Timestamp>,
+    /// Somebody has looked at it for TRUSTED.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reviewed_at: Option<Timestamp>,
+    pub benchmark: Benchmark,
+}
+
+/// What an evaluation needs to know besides the track record.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    pub now: Timestamp,
+    /// The sums of all facts that are 90 days old or older.
+    pub base: &'a Totals,
+    /// An Ed25519 key that is not revoked.
+    pub has_key: bool,
+    /// The agent's operator is in its cool-down (9.7): nobody of it is evaluated.
+    pub cooldown: bool,
+    pub parameters: &'a Parameters,
+}
+
+/// What an evaluation found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluated {
+    pub input: Input,
+    pub score: Score,
+    pub event: Option<BenchmarkEvent>,
+    /// The tier that it had before, if it has another now.
+    pub promoted_from: Option<Tier>,
+}
+
+impl Track {
+    /// Adds a fact and says its number; its time is never before the last one's.
+    pub fn count(&mut self, agent: &AgentId, fact: &mut Fact) -> u64 {
+        fact.at = self.last_at.map_or(fact.at, |last| last.max(fact.at));
+        self.facts += 1;
+        self.chain = fact.link(self.chain, agent, self.facts);
+        self.totals.add(fact);
+        self.first_at = self.first_at.or(Some(fact.at));
+        self.last_at = Some(fact.at);
+        self.facts
+    }
+
+    /// The score as it stands; nothing changes.
+    pub fn score(&self, around: &Around<'_>) -> (Input, Score) {
+        let window = self.totals.since(around.base);
+        let gates = Gates { tier: self.tier, has_key: around.has_key, disputes: self.disputes };
+        let input = Input::of(&window, &self.totals, gates);
+        (input, compute(&input, around.parameters))
+    }
+
+    /// Looks at everything that follows from the numbers: the tier first, then the benchmark.
+    pub fn evaluate(&mut self, around: &Around<'_>, evaluator: Evaluator) -> Evaluated {
+        let promoted_from = self.promote(around.now, around.has_key);
+        let (input, score) = self.score(around);
+        let event = match around.cooldown {
+            true => None,
+            false => {
+                let why = self.why_dropped(&score, around);
+                let asked = benchmark::Input::Evaluated { tier: score.tier, evaluator, why };
+                let value = score.value();
+                let stepped = benchmark::step(&self.benchmark, around.now, value, asked);
+                match stepped {
+                    Ok((after, event)) => {
+                        self.benchmark = after;
+                        event
+                    }
+                    Err(_) => None,
+                }
+            }
+        };
+        Evaluated { input, score, event, promoted_from }
+    }
+
+    /// Decision 40: a tier is never lost by itself.
+    fn promote(&mut self, now: Timestamp, has_key: bool) -> Option<Tier> {
+        let before = self.tier;
+        let sessions = self.totals.sessions();
+        let earned = match sessions {
+            TRUSTED_SESSIONS.. if has_key && self.reviewed_at.is_some() => Tier::Trusted,
+            VERIFIED_SESSIONS.. if has_key => Tier::Verified,
+            BASIC_SESSIONS.. => Tier::Basic,
+            _ => Tier::Unverified,
+        };
+        if earned <= before {
+            return None;
+        }
+        self.tier = earned;
+        self.tier_at = Some(now);
+        Some(before)
+    }
+
+    fn why_dropped(&self, score: &Score, around: &Around<'_>) -> &'static str {
+        let window = self.totals.since(around.base);
+        let least = &around.parameters.standard;
+        if self.disputes > 0 {
+            "dispute"
+        } else if window.conduit < u64::from(least.conduit_sessions)
+            || window.ap2 < u64::from(least.ap2_sessions)
+        {
+            "inactivity"
+        } else if score.score < f64::from(least.score) || score.combined_rate < least.success_rate {
+            "performance_drop"
+        } else {
+            "identity"
+        }
+    }
+
+    /// Which part of a price is really held, in 1/10000 (decision 8).
+    pub fn effective_modifier_e4(&self, score: &Score, cooldown: bool) -> u16 {
+        let full = cooldown
+            || self.tier == Tier::Unverified
+            || self.disputes > 0
+            || self.benchmark.status == BenchmarkStatus::Revoked;
+        if full { FULL_E4 } else { modifier_e4(score.value()) }
+    }
+
+    /// Whether heartbeats look at it: whoever holds a benchmark, or could get it back.
+    pub fn has_heartbeat(&self) -> bool {
+        matches!(self.benchmark.status, BenchmarkStatus::Active | BenchmarkStatus::Suspended)
+    }
+
+    /// The level that search shows.
+    pub fn held(&self) -> BenchmarkTier {
+        self.benchmark.held()
+    }
+}
