@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{AgentId, Hash32};
 
-use super::{fact::NumberedFact, keys::KeySet, publication::Publication};
+use super::{fact::NumberedFact, keys::KeySet};
 use crate::{
     conduit::SessionProof,
     settle::{SettlementReceipt, VerificationCallback},
@@ -35,7 +35,7 @@ pub struct Certificate {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub agent_id: AgentId,
     /// As it was signed.
-    #[cfg_attr(feature = "openapi", schema(value_type = Publication))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Publication))]
     pub publication: Value,
     /// The newest of the window, oldest first, without a gap.
     pub facts: Vec<NumberedFact>,

@@ -4,12 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{Hash32, Timestamp};
 
-use super::{
-    fraction::Fraction,
-    keys::KeySet,
-    passport::Passport,
-    publication::{Phase, Publication},
-};
+use super::{fraction::Fraction, keys::KeySet, publication::Phase};
 use crate::settle::Tier;
 
 /// 10.2: an issuer whose exports count here.
@@ -61,9 +56,9 @@ impl TrustRegistry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Export {
-    #[cfg_attr(feature = "openapi", schema(value_type = Publication))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Publication))]
     pub publication: Value,
-    #[cfg_attr(feature = "openapi", schema(value_type = Passport))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Passport))]
     pub passport: Value,
 }
 
@@ -72,9 +67,9 @@ pub struct Export {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportRequest {
-    #[cfg_attr(feature = "openapi", schema(value_type = Publication))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Publication))]
     pub source_publication: Value,
-    #[cfg_attr(feature = "openapi", schema(value_type = Passport))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Passport))]
     pub source_passport: Value,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::Timestamp;
 
-use super::{certificate::Certificate, publication::Publication};
+use super::certificate::Certificate;
 
 /// 8.1, each including the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum VerifyLevel {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VerifyRequest {
-    #[cfg_attr(feature = "openapi", schema(value_type = Publication))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Publication))]
     pub publication: Value,
     /// For L3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
