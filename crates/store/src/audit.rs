@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use skep_base::Hash32;
 
-use crate::event::{Head, LoggedEvent};
+use crate::{
+    event::{Head, LoggedEvent},
+    score_fact,
+};
 
 /// Problems that a report lists; more are only counted.
 pub const PROBLEMS_LISTED_MAX: usize = 100;
@@ -149,7 +152,8 @@ pub(crate) fn account_lines_sql(after: &str, limit: &str) -> String {
 }
 
 /// Questions whose answer must be zero rows: (what it means, the query).
-pub(crate) const NOTHING_MAY_MATCH: [(&str, &str); 8] = [
+pub(crate) const NOTHING_MAY_MATCH: [(&str, &str); 9] = [
+    ("a fact that does not follow from the one before it", score_fact::BROKEN),
     (
         "an account whose name says something else",
         "select account from accounts

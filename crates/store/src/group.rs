@@ -13,7 +13,7 @@ use std::{
 };
 
 use skep_base::{
-    Amount, Timestamp,
+    AgentId, Amount, Timestamp,
     id::{DebtId, TransferId},
 };
 
@@ -23,6 +23,7 @@ use crate::{
     event::Event,
     list::ListChanges,
     listing::{ListingChanges, Payload},
+    score_fact::{ScoreFact, ScoreTotals},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, RouteKey,
@@ -83,6 +84,7 @@ pub(crate) struct Group {
     /// By route and id: the same id on another route is another transfer.
     pub(crate) transfers: BTreeMap<(RouteKey, TransferId), Option<StoredTransfer>>,
     pub(crate) debts: BTreeMap<AccountId, Vec<Debt>>,
+    pub(crate) bases: BTreeMap<AgentId, ScoreTotals>,
 
     pub(crate) new_guards: Vec<NewGuard>,
     pub(crate) new_names: Vec<(&'static str, String, String)>,
@@ -98,6 +100,7 @@ pub(crate) struct Group {
     pub(crate) lists: ListChanges,
     pub(crate) listings: ListingChanges,
     pub(crate) payloads: Vec<Payload>,
+    pub(crate) new_facts: Vec<ScoreFact>,
 }
 
 impl Group {
@@ -186,6 +189,11 @@ impl Group {
             let owner = self.names.get(&(*kind, name.clone())).cloned().flatten();
             turn.names.insert((kind, name.clone()), owner);
         }
+        for agent in &call.load.facts {
+            if let Some(base) = self.bases.get(agent) {
+                turn.bases.insert(*agent, *base);
+            }
+        }
         let mut wanted = call.load.accounts.clone();
         for key in &call.load.transfers {
             if let Some(Some(stored)) = self.transfers.get(key) {
@@ -235,6 +243,7 @@ impl Group {
         self.lists.extend(writes.lists);
         self.listings.extend(writes.listings);
         self.payloads.extend(writes.payloads);
+        self.new_facts.extend(writes.facts);
         for account in book.changed_accounts() {
             self.changed_accounts.insert(account.id.clone());
             self.accounts.insert(account.id.clone(), account.clone());

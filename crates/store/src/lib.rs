@@ -20,6 +20,7 @@ mod list;
 mod listing;
 mod migrate;
 mod postgres;
+mod score_fact;
 mod sqlite;
 mod store;
 pub mod transfer;
@@ -37,6 +38,7 @@ pub use self::{
         Indexed, LISTINGS_SCANNED_MAX, ListingFilter, ListingPage, ListingPlace, ListingRow,
         ModeFilter, Payload,
     },
+    score_fact::{SCORE_WINDOW, ScoreFact, ScoreTotals},
     sqlite::Synchronous,
     store::{Entry, Options, Progress, Seen, Store},
     transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},

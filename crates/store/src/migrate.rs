@@ -28,10 +28,12 @@ macro_rules! migrations {
     };
 }
 
-pub(crate) const SQLITE: &[Migration] =
-    migrations!("sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire");
+pub(crate) const SQLITE: &[Migration] = migrations!(
+    "sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire", 5 "0005_score"
+);
 pub(crate) const POSTGRES: &[Migration] = migrations!(
-    "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire"
+    "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire",
+    5 "0005_score"
 );
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer

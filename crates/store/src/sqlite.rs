@@ -6,6 +6,7 @@ mod checkpoint;
 mod jobs;
 pub(crate) mod listings;
 mod read;
+pub(crate) mod score_facts;
 mod writer;
 
 use std::{

@@ -18,6 +18,7 @@ use crate::{
     list::Listed,
     listing::{ListingFilter, ListingPage, ListingPlace, PAYLOADS_DROPPED},
     postgres::{self, Postgres},
+    score_fact::{ScoreFact, ScoreTotals},
     sqlite::{self, Sqlite, Synchronous},
     transfer::{DebtState, StoredTransfer, Transfer},
     turn::{Call, Outcome, RecordKey, RouteKey, StoredRecord},
@@ -295,6 +296,37 @@ impl Store {
     /// Sealed bytes, until they expire.
     pub async fn payload(&self, receipt_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
         ask!(self, e => e.payload(receipt_id.to_owned()))
+    }
+
+    /// What an agent had counted at a time, that time included.
+    pub async fn score_base(
+        &self,
+        agent: AgentId,
+        at: Timestamp,
+    ) -> Result<ScoreTotals, StoreError> {
+        ask!(self, e => e.score_base(agent, at))
+    }
+
+    /// An agent's facts, oldest first, after the time and number of an earlier page's last one.
+    pub async fn score_facts(
+        &self,
+        agent: AgentId,
+        after: Option<(Timestamp, i64)>,
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        let after = after.map_or((i64::MIN, 0), |(at, n)| (at.as_ms(), n));
+        ask!(self, e => e.score_facts(agent, after, limit))
+    }
+
+    /// An agent's facts, newest first, before the time and number of an earlier page's last one.
+    pub async fn score_facts_latest(
+        &self,
+        agent: AgentId,
+        before: Option<(Timestamp, i64)>,
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        let before = before.map_or((i64::MAX, i64::MAX), |(at, n)| (at.as_ms(), n));
+        ask!(self, e => e.score_facts_latest(agent, before, limit))
     }
 
     /// How many members a list has, and since when the oldest waits.

@@ -21,6 +21,7 @@ use crate::{
     job::Job,
     list::ListChanges,
     listing::{Indexed, ListingChanges, Payload},
+    score_fact::{ScoreFact, ScoreTotals},
 };
 
 /// What keeps the rows of one deal, or of one agent, on one shard.
@@ -76,6 +77,8 @@ pub struct Load {
     pub transfers: Vec<(RouteKey, TransferId)>,
     /// Unique names, as (kind, name).
     pub names: Vec<(&'static str, String)>,
+    /// Agents of whom the turn is told what they had counted before the window that ends now.
+    pub facts: Vec<AgentId>,
 }
 
 /// How long a guard is kept, at the least.
@@ -214,6 +217,7 @@ pub struct Writes {
     pub(crate) lists: ListChanges,
     pub(crate) listings: ListingChanges,
     pub(crate) payloads: Vec<Payload>,
+    pub(crate) facts: Vec<ScoreFact>,
 }
 
 /// What a step sees and what it writes.
@@ -224,6 +228,7 @@ pub struct Turn {
     ids_made: u32,
     pub(crate) records: BTreeMap<RecordKey, Option<StoredRecord>>,
     pub(crate) names: BTreeMap<(&'static str, String), Option<String>>,
+    pub(crate) bases: BTreeMap<AgentId, ScoreTotals>,
     pub(crate) writes: Writes,
     /// The ledger's page of this turn.
     pub book: Book,
@@ -237,6 +242,7 @@ impl Turn {
             ids_made: 0,
             records: BTreeMap::new(),
             names: BTreeMap::new(),
+            bases: BTreeMap::new(),
             writes: Writes::default(),
             book: Book::default(),
         }
@@ -357,6 +363,17 @@ impl Turn {
     /// Keeps sealed bytes until they expire; those that are there already stay.
     pub fn keep_payload(&mut self, payload: Payload) {
         self.writes.payloads.push(payload);
+    }
+
+    /// What a loaded agent had counted before the window that ends now.
+    pub fn base_totals(&self, agent: &AgentId) -> Result<ScoreTotals, Bug> {
+        let loaded = self.bases.get(agent).copied();
+        loaded.ok_or_else(|| Bug(format!("the facts of {agent} were not loaded for this turn")))
+    }
+
+    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's record.
+    pub fn add_fact(&mut self, fact: ScoreFact) {
+        self.writes.facts.push(fact);
     }
 
     /// Orders the events of one route: by the version of its record, then by their place.

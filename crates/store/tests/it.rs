@@ -21,3 +21,5 @@ mod log;
 mod races;
 #[path = "it/schema.rs"]
 mod schema;
+#[path = "it/score_facts.rs"]
+mod score_facts;

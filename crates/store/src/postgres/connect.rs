@@ -18,7 +18,7 @@ const MIGRATION_LOCK: i64 = 0x5_4b45_5001;
 const APP_ROLE: &str = "skep_app";
 
 /// Tables of which rows are only ever added.
-const APPEND_ONLY: [&str; 3] = ["transfers", "events", "event_numbers"];
+const APPEND_ONLY: [&str; 4] = ["transfers", "events", "event_numbers", "score_facts"];
 
 /// Checks the server, migrates, and gives the settings for the pool.
 pub(super) async fn prepare(url: &str) -> Result<Config, OpenError> {

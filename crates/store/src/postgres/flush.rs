@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use skep_base::{Amount, Timestamp};
 use tokio_postgres::{Statement, error::Severity, types::ToSql};
 
-use super::{describe, lane::GroupError, listings::add_listings};
+use super::{describe, lane::GroupError, listings::add_listings, score_facts::add_facts};
 use crate::{
     account::{Account, AccountId},
     group::{Group, RecordSlot},
@@ -124,6 +124,7 @@ pub(super) async fn flush(
     add_rest(&mut batch, group);
     add_lists(&mut batch, group, now);
     add_listings(&mut batch, group);
+    add_facts(&mut batch, group);
     add_guards(&mut batch, group);
     let mut statements: Vec<Statement> = Vec::with_capacity(batch.lines.len());
     for (sql, _) in &batch.lines {

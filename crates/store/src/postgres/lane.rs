@@ -7,7 +7,10 @@ use skep_base::{Clock, Timestamp};
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 
-use super::{describe, flush, load, load::Wanted};
+use super::{
+    describe, flush,
+    load::{self, Time, Wanted},
+};
 use crate::{
     error::{OpenError, StoreError},
     group::{Commits, Group},
@@ -168,9 +171,8 @@ impl Lane {
     ) -> Result<Vec<Result<Outcome, Bug>>, GroupError> {
         let mut group = Group::default();
         let wanted = Wanted::of(calls.iter().map(|w| &w.call));
-        let now = load::load(client, &wanted, &mut group).await?;
-        let now = self.clock.as_ref().map_or(now, |clock| clock.now());
-        self.last_now = self.last_now.max(now);
+        let time = Time { clock: self.clock.as_deref(), least: self.last_now };
+        self.last_now = load::load(client, &wanted, &mut group, time).await?;
         let outcomes =
             calls.iter_mut().map(|w| group.run(&mut w.call, self.last_now, w.entropy)).collect();
         flush::flush(client, &group, self.last_now).await?;

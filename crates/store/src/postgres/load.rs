@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
-use skep_base::{Amount, Timestamp, id::TransferId};
+use skep_base::{AgentId, Amount, Clock, Timestamp, id::TransferId};
 use tokio_postgres::{Row, types::ToSql};
 
-use super::lane::GroupError;
+use super::{lane::GroupError, score_facts};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
     group::{Group, KeptAnswer, RecordSlot, accounts_of},
+    score_fact::ScoreTotals,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Call, Lock, RecordKey, RouteKey, StoredRecord},
 };
@@ -56,11 +57,20 @@ const DEBTS: &str = "
     select id, creditor_account, open from debts
     where debtor_account = $1 and open > 0 order by opened_at, id limit $2";
 
-/// Begins the transaction, loads, locks, and tells the database's time.
+/// What the time is taken from.
+pub(super) struct Time<'a> {
+    /// Overrides the database's clock, for tests.
+    pub(super) clock: Option<&'a dyn Clock>,
+    /// It is never earlier than this.
+    pub(super) least: Timestamp,
+}
+
+/// Begins the transaction, loads, locks, and tells the time.
 pub(super) async fn load(
     client: &Object,
     wanted: &Wanted,
     group: &mut Group,
+    time: Time<'_>,
 ) -> Result<Timestamp, GroupError> {
     wanted.expect_nothing(group);
     // Prepared beforehand, the questions below leave in the order in which they are written.
@@ -69,6 +79,7 @@ pub(super) async fn load(
         client.prepare_cached(sql).await.map_err(|e| GroupError::before_commit(&e))?;
     }
     client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(|e| GroupError::before_commit(&e))?;
+    score_facts::prepare(client).await.map_err(|e| GroupError::before_commit(&e))?;
     let begin = async { client.batch_execute("begin").await.map(|()| Vec::<Row>::new()) };
     let (_, guards, names, locked, shared, read, transfers) = futures_util::try_join!(
         begin,
@@ -96,26 +107,43 @@ pub(super) async fn load(
         let key = (stored.transfer.route.clone(), stored.transfer.id);
         group.transfers.insert(key, Some(stored));
     }
+    let (clock, least) = (time.clock.map(|clock| clock.now().max(time.least)), time.least);
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
     // is the last word.
-    let (_, resolutions, now) = futures_util::try_join!(
+    let (_, resolutions, (now, bases)) = futures_util::try_join!(
         lock_accounts(client, accounts, group),
         async {
             ask(client, RESOLUTIONS, &wanted.transfers)
                 .await
                 .map_err(|e| GroupError::before_commit(&e))
         },
-        async { tell_time(client).await.map_err(|e| GroupError::before_commit(&e)) },
+        tell_time(client, wanted, clock, least),
     )?;
+    group.bases.extend(bases);
     for row in &resolutions {
         keep_resolution(row, group)?;
     }
     Ok(now)
 }
 
-async fn tell_time(client: &Object) -> Result<Timestamp, tokio_postgres::Error> {
-    let statement = client.prepare_cached(NOW).await?;
-    Ok(Timestamp::from_ms(client.query_one(&statement, &[]).await?.get(0)))
+/// The time, and what depends on it.
+async fn tell_time(
+    client: &Object,
+    wanted: &Wanted,
+    clock: Option<Timestamp>,
+    least: Timestamp,
+) -> Result<(Timestamp, Vec<(AgentId, ScoreTotals)>), GroupError> {
+    if !wanted.facts.is_empty() {
+        let fixed = clock.map(|at| at.as_ms());
+        return score_facts::bases(client, &wanted.facts, fixed, least.as_ms()).await;
+    }
+    if let Some(now) = clock {
+        return Ok((now, Vec::new()));
+    }
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    let statement = client.prepare_cached(NOW).await.map_err(failed)?;
+    let told = client.query_one(&statement, &[]).await.map_err(failed)?;
+    Ok((Timestamp::from_ms(told.get(0)).max(least), Vec::new()))
 }
 
 /// Columns of text, one array each; an empty one asks nothing.
@@ -145,6 +173,7 @@ pub(super) struct Wanted {
     record_keys: BTreeSet<RecordKey>,
     transfers: Columns,
     accounts: BTreeSet<AccountId>,
+    facts: Vec<String>,
 }
 
 impl Wanted {
@@ -155,7 +184,9 @@ impl Wanted {
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut transfers = BTreeSet::new();
         let mut accounts = BTreeSet::new();
+        let mut facts = BTreeSet::new();
         for call in calls {
+            facts.extend(call.load.facts.iter().map(ToString::to_string));
             guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
             names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
             for (key, lock) in &call.load.records {
@@ -187,6 +218,7 @@ impl Wanted {
                 transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
             ),
             accounts,
+            facts: facts.into_iter().collect(),
         }
     }
 

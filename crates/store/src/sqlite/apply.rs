@@ -5,18 +5,24 @@ use std::collections::btree_map::Entry;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_base::{Amount, Hash32, Timestamp, id::TransferId};
 
-use super::{listings, writer::WorkError};
+use super::{listings, score_facts, writer::WorkError};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
     event::Head,
     group::{Group, KeptAnswer, NewGuard, RecordSlot, accounts_of},
+    score_fact::SCORE_WINDOW,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Bug, Call, Guard, RecordKey, RouteKey, StoredRecord},
 };
 
 /// Puts what a call names, and the group does not have yet, before the group.
-pub(super) fn load(conn: &Connection, call: &Call, group: &mut Group) -> Result<(), WorkError> {
+pub(super) fn load(
+    conn: &Connection,
+    call: &Call,
+    group: &mut Group,
+    now: Timestamp,
+) -> Result<(), WorkError> {
     for guard in &call.guards {
         let key = (guard.scope.clone(), guard.key.clone());
         if let Entry::Vacant(place) = group.guards.entry(key) {
@@ -38,6 +44,11 @@ pub(super) fn load(conn: &Connection, call: &Call, group: &mut Group) -> Result<
                 .query_row((kind, name), |row| row.get(0))
                 .optional()?;
             place.insert(owner);
+        }
+    }
+    for agent in &call.load.facts {
+        if let Entry::Vacant(place) = group.bases.entry(*agent) {
+            place.insert(score_facts::totals_at(conn, agent, now.minus(SCORE_WINDOW))?);
         }
     }
     let mut wanted = call.load.accounts.clone();
@@ -210,6 +221,7 @@ pub(super) fn flush(
     }
     write_lists(conn, group, now)?;
     listings::write(conn, group)?;
+    score_facts::write(conn, group)?;
     for NewGuard { guard, answer, expires_at } in &group.new_guards {
         conn.prepare_cached(
             "insert into guards (scope, key, fingerprint, refused, body, expires_at)
@@ -429,7 +441,10 @@ pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusq
     text.parse().map_err(|_| unreadable(column, text))
 }
 
-fn optional<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+pub(super) fn optional<T: std::str::FromStr>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
     match row.get_ref(column)?.as_str_or_null()? {
         None => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| unreadable(column, text)),

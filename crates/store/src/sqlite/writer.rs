@@ -205,7 +205,7 @@ impl Writer {
             match command {
                 Command::Call(mut waiting) => {
                     let loaded = match &begun {
-                        Ok(()) => apply::load(&self.conn, &waiting.call, &mut group),
+                        Ok(()) => apply::load(&self.conn, &waiting.call, &mut group, now),
                         Err(_) => Ok(()),
                     };
                     let outcome = match (&begun, &loaded) {

@@ -1,0 +1,182 @@
+//! What counts for a score, on PostgreSQL.
+
+use std::time::Duration;
+
+use deadpool_postgres::Object;
+use skep_base::{AgentId, Hash32, Timestamp};
+use tokio_postgres::Row;
+
+use super::{
+    Postgres,
+    flush::{Batch, column},
+    lane::GroupError,
+    load::parsed,
+};
+use crate::{
+    error::StoreError,
+    group::Group,
+    score_fact::{SCORE_WINDOW, ScoreFact, ScoreTotals},
+};
+
+/// The time, and for each agent the sums of what is older than the window, at that very time.
+const BASES: &str = "
+    with told (now) as materialized (
+        select coalesce($2::bigint, greatest($3::bigint, cast(extract(epoch from clock_timestamp()) * 1000
+                                              as bigint))))
+    select told.now, w.agent_id, f.conduit_sum, f.conduit_ok_sum, f.proofs_sum, f.ap2_sum,
+           f.ap2_ok_sum, f.cents_sum
+    from told cross join unnest($1::text[]) w (agent_id)
+    left join lateral (
+        select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        from score_facts x where x.agent_id = w.agent_id and x.at <= told.now - $4::bigint
+        order by x.at desc, x.n desc limit 1) f on true";
+const INSERT_FACTS: &str = "
+    insert into score_facts
+        (agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
+         conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum)
+    select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
+                         $6::bool[], $7::bigint[], $8::text[], $9::bytea[], $10::bytea[],
+                         $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
+                         $15::bigint[], $16::bigint[])";
+const AFTER: &str = "
+    select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
+           conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+    from score_facts where agent_id = $1 and (at, n) > ($2, $3) order by at, n limit $4";
+const BEFORE: &str = "
+    select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
+           conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+    from score_facts where agent_id = $1 and (at, n) < ($2, $3)
+    order by at desc, n desc limit $4";
+
+/// Prepared beforehand, so that the question leaves together with its neighbours.
+pub(super) async fn prepare(client: &Object) -> Result<(), tokio_postgres::Error> {
+    client.prepare_cached(BASES).await.map(drop)
+}
+
+/// Which time it is, and what the agents had counted before the window that ends then.
+pub(super) async fn bases(
+    client: &Object,
+    agents: &[String],
+    fixed: Option<i64>,
+    least: i64,
+) -> Result<(Timestamp, Vec<(AgentId, ScoreTotals)>), GroupError> {
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    let statement = client.prepare_cached(BASES).await.map_err(failed)?;
+    let window = window_ms(SCORE_WINDOW);
+    let rows =
+        client.query(&statement, &[&agents, &fixed, &least, &window]).await.map_err(failed)?;
+    let Some(first) = rows.first() else {
+        return Err(GroupError::Refused("nobody's facts were asked for".to_owned()));
+    };
+    let now = Timestamp::from_ms(first.get(0));
+    let found = rows.iter().map(|row| {
+        let known: Option<i64> = row.get(2);
+        let totals = known.map_or_else(ScoreTotals::default, |_| totals(row, 2));
+        Ok((parsed(row, 1)?, totals))
+    });
+    Ok((now, found.collect::<Result<_, GroupError>>()?))
+}
+
+fn window_ms(window: Duration) -> i64 {
+    i64::try_from(window.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn add_facts(batch: &mut Batch, group: &Group) {
+    let facts = &group.new_facts;
+    if facts.is_empty() {
+        return;
+    }
+    let params = vec![
+        column(facts, |f| f.agent.to_string()),
+        column(facts, |f| f.at.as_ms()),
+        column(facts, |f| f.n),
+        column(facts, |f| f.dimension.clone()),
+        column(facts, |f| f.source.clone()),
+        column(facts, |f| f.ok),
+        column(facts, |f| f.released_cents),
+        column(facts, |f| f.counterparty.map(|agent| agent.to_string())),
+        column(facts, |f| f.proof.map(|hash| hash.as_bytes().to_vec())),
+        column(facts, |f| f.chain.as_bytes().to_vec()),
+        column(facts, |f| f.totals.conduit),
+        column(facts, |f| f.totals.conduit_ok),
+        column(facts, |f| f.totals.proofs),
+        column(facts, |f| f.totals.ap2),
+        column(facts, |f| f.totals.ap2_ok),
+        column(facts, |f| f.totals.released_cents),
+    ];
+    batch.add(INSERT_FACTS, params);
+}
+
+impl Postgres {
+    pub(crate) async fn score_base(
+        &self,
+        agent: AgentId,
+        at: Timestamp,
+    ) -> Result<ScoreTotals, StoreError> {
+        let sql = "select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+                   from score_facts where agent_id = $1 and at <= $2
+                   order by at desc, n desc limit 1";
+        let rows = self.ask(sql, &[&agent.to_string(), &at.as_ms()]).await?;
+        Ok(rows.first().map(|row| totals(row, 0)).unwrap_or_default())
+    }
+
+    pub(crate) async fn score_facts(
+        &self,
+        agent: AgentId,
+        after: (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        let agent = agent.to_string();
+        let rows = self.ask(AFTER, &[&agent, &after.0, &after.1, &(limit as i64)]).await?;
+        rows.iter().map(fact).collect()
+    }
+
+    pub(crate) async fn score_facts_latest(
+        &self,
+        agent: AgentId,
+        before: (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        let agent = agent.to_string();
+        let rows = self.ask(BEFORE, &[&agent, &before.0, &before.1, &(limit as i64)]).await?;
+        rows.iter().map(fact).collect()
+    }
+}
+
+fn totals(row: &Row, first: usize) -> ScoreTotals {
+    ScoreTotals {
+        conduit: row.get(first),
+        conduit_ok: row.get(first + 1),
+        proofs: row.get(first + 2),
+        ap2: row.get(first + 3),
+        ap2_ok: row.get(first + 4),
+        released_cents: row.get(first + 5),
+    }
+}
+
+fn fact(row: &Row) -> Result<ScoreFact, StoreError> {
+    let hash = |bytes: &[u8]| {
+        <[u8; 32]>::try_from(bytes).map(Hash32).map_err(|_| unreadable("a hash of another length"))
+    };
+    Ok(ScoreFact {
+        agent: parsed_agent(row.get(0))?,
+        at: Timestamp::from_ms(row.get(1)),
+        n: row.get(2),
+        dimension: row.get(3),
+        source: row.get(4),
+        ok: row.get(5),
+        released_cents: row.get(6),
+        counterparty: row.get::<_, Option<&str>>(7).map(parsed_agent).transpose()?,
+        proof: row.get::<_, Option<&[u8]>>(8).map(hash).transpose()?,
+        chain: hash(row.get(9))?,
+        totals: totals(row, 10),
+    })
+}
+
+fn parsed_agent(text: &str) -> Result<AgentId, StoreError> {
+    text.parse().map_err(|_| unreadable(text))
+}
+
+fn unreadable(text: &str) -> StoreError {
+    StoreError::Unavailable(format!("the database holds an unreadable value: {text:?}"))
+}

@@ -1,0 +1,141 @@
+//! What counts for a score, on SQLite.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use skep_base::{AgentId, Timestamp};
+
+use super::{
+    READ_AGE_MAX, Sqlite,
+    apply::{hash, optional, parsed},
+    writer::WorkError,
+};
+use crate::{
+    error::StoreError,
+    group::Group,
+    score_fact::{COLUMNS, ScoreFact, ScoreTotals},
+};
+
+/// The sums of all facts until then.
+pub(super) fn totals_at(
+    conn: &Connection,
+    agent: &AgentId,
+    at: Timestamp,
+) -> rusqlite::Result<ScoreTotals> {
+    let sql = "select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+               from score_facts where agent_id = ?1 and at <= ?2 order by at desc, n desc limit 1";
+    conn.prepare_cached(sql)?
+        .query_row((agent.to_string(), at.as_ms()), |row| totals(row, 0))
+        .optional()
+        .map(Option::unwrap_or_default)
+}
+
+pub(super) fn write(conn: &Connection, group: &Group) -> Result<(), WorkError> {
+    for fact in &group.new_facts {
+        write_fact(conn, fact)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn write_fact(conn: &Connection, fact: &ScoreFact) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "insert into score_facts
+             (agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
+              conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    )?
+    .execute(params![
+        fact.agent.to_string(),
+        fact.at.as_ms(),
+        fact.n,
+        fact.dimension,
+        fact.source,
+        fact.ok,
+        fact.released_cents,
+        fact.counterparty.map(|agent| agent.to_string()),
+        fact.proof.as_ref().map(|hash| hash.as_bytes()),
+        fact.chain.as_bytes(),
+        fact.totals.conduit,
+        fact.totals.conduit_ok,
+        fact.totals.proofs,
+        fact.totals.ap2,
+        fact.totals.ap2_ok,
+        fact.totals.released_cents
+    ])
+    .map(drop)
+}
+
+impl Sqlite {
+    pub(crate) async fn score_base(
+        self: &Arc<Self>,
+        agent: AgentId,
+        at: Timestamp,
+    ) -> Result<ScoreTotals, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| totals_at(conn, &agent, at)).await
+    }
+
+    pub(crate) async fn score_facts(
+        self: &Arc<Self>,
+        agent: AgentId,
+        after: (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(&format!(
+                "select {COLUMNS} from score_facts where agent_id = ?1 and (at, n) > (?2, ?3)
+                 order by at, n limit ?4"
+            ))?
+            .query_map((agent.to_string(), after.0, after.1, limit as i64), fact)?
+            .collect()
+        })
+        .await
+    }
+
+    pub(crate) async fn score_facts_latest(
+        self: &Arc<Self>,
+        agent: AgentId,
+        before: (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            conn.prepare_cached(&format!(
+                "select {COLUMNS} from score_facts where agent_id = ?1 and (at, n) < (?2, ?3)
+                 order by at desc, n desc limit ?4"
+            ))?
+            .query_map((agent.to_string(), before.0, before.1, limit as i64), fact)?
+            .collect()
+        })
+        .await
+    }
+}
+
+fn totals(row: &Row<'_>, first: usize) -> rusqlite::Result<ScoreTotals> {
+    Ok(ScoreTotals {
+        conduit: row.get(first)?,
+        conduit_ok: row.get(first + 1)?,
+        proofs: row.get(first + 2)?,
+        ap2: row.get(first + 3)?,
+        ap2_ok: row.get(first + 4)?,
+        released_cents: row.get(first + 5)?,
+    })
+}
+
+fn fact(row: &Row<'_>) -> rusqlite::Result<ScoreFact> {
+    let proof = match row.get_ref(8)? {
+        rusqlite::types::ValueRef::Null => None,
+        _ => Some(hash(row, 8)?),
+    };
+    Ok(ScoreFact {
+        agent: parsed(row, 0)?,
+        at: Timestamp::from_ms(row.get(1)?),
+        n: row.get(2)?,
+        dimension: row.get(3)?,
+        source: row.get(4)?,
+        ok: row.get(5)?,
+        released_cents: row.get(6)?,
+        counterparty: optional(row, 7)?,
+        proof,
+        chain: hash(row, 9)?,
+        totals: totals(row, 10)?,
+    })
+}

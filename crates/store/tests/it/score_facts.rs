@@ -1,0 +1,132 @@
+use std::time::Duration;
+
+use skep_base::{AgentId, Timestamp, hash::sha256};
+use skep_store::{
+    Answer, Call, Decision, Load, Outcome, SCORE_WINDOW, ScoreFact, ScoreTotals, Store, Turn,
+};
+use skep_testkit::postgres::TempPostgres;
+
+use crate::{fixture::*, on_both_engines};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The `n`th fact of an agent, which is a released escrow of ten cents.
+fn fact(of: AgentId, n: i64, at: Timestamp) -> ScoreFact {
+    ScoreFact {
+        agent: of,
+        at,
+        n,
+        dimension: "ap2".to_owned(),
+        source: format!("deal {n}"),
+        ok: true,
+        released_cents: 10,
+        counterparty: (n % 2 == 0).then(|| agent(9)),
+        proof: (n % 2 == 1).then(|| sha256(b"proof")),
+        chain: sha256(&n.to_be_bytes()),
+        totals: ScoreTotals { ap2: n, ap2_ok: n, released_cents: 10 * n, ..ScoreTotals::default() },
+    }
+}
+
+/// Adds a fact at the turn's time and says what the turn was told of the time before the window.
+async fn count(store: &Store, of: AgentId, n: i64) -> String {
+    let load = Load { facts: vec![of], ..Load::default() };
+    let step = move |turn: &mut Turn| {
+        let base = turn.base_totals(&of)?;
+        turn.add_fact(fact(of, n, turn.now()));
+        Ok(Decision::Commit(format!("{}", base.ap2)))
+    };
+    let call = Call { load, guards: Vec::new(), step: Box::new(step) };
+    match store.call(call).await.unwrap() {
+        Outcome::Done(Answer { body, .. }) => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+on_both_engines! {
+    async fn what_is_ninety_days_old_is_before_the_window(f: Fixture) {
+        let one = agent(1);
+        assert_eq!(count(&f.store, one, 1).await, "0");
+        assert_eq!(count(&f.store, one, 2).await, "0", "the same millisecond is in the window");
+        f.clock.advance(SCORE_WINDOW - MS);
+        assert_eq!(count(&f.store, one, 3).await, "0");
+        f.clock.advance(MS);
+        assert_eq!(count(&f.store, one, 4).await, "2", "both of the first millisecond are out");
+        assert_eq!(count(&f.store, agent(2), 1).await, "0", "another agent's count for nothing");
+        let start = Timestamp::from_ms(START_MS);
+        assert_eq!(f.store.score_base(one, start.minus(MS)).await.unwrap(), ScoreTotals::default());
+        assert_eq!(f.store.score_base(one, start).await.unwrap(), fact(one, 2, start).totals);
+        f.audit_is_clean().await;
+    }
+
+    async fn facts_are_read_in_pages_from_both_ends(f: Fixture) {
+        let one = agent(1);
+        for n in 1..=5 {
+            count(&f.store, one, n).await;
+            if n == 3 {
+                f.clock.advance(MS);
+            }
+        }
+        let numbers = |facts: Vec<ScoreFact>| facts.iter().map(|f| f.n).collect::<Vec<_>>();
+        let first = f.store.score_facts(one, None, 2).await.unwrap();
+        assert_eq!(first[1], fact(one, 2, Timestamp::from_ms(START_MS)));
+        let place = (first[1].at, first[1].n);
+        assert_eq!(numbers(first), [1, 2]);
+        assert_eq!(numbers(f.store.score_facts(one, Some(place), 9).await.unwrap()), [3, 4, 5]);
+        let last = f.store.score_facts_latest(one, None, 2).await.unwrap();
+        let place = (last[1].at, last[1].n);
+        assert_eq!(numbers(last), [5, 4]);
+        let rest = f.store.score_facts_latest(one, Some(place), 2).await.unwrap();
+        assert_eq!(numbers(rest), [3, 2]);
+    }
+
+    async fn a_fact_that_was_taken_out_changed_or_counted_wrongly_is_found(f: Fixture) {
+        for n in 1..=4 {
+            count(&f.store, agent(1), n).await;
+        }
+        f.audit_is_clean().await;
+        let of = |n| format!("{} {n}", agent(1));
+        for (change, found) in [
+            ("update score_facts set released_cents = 11 where n = 2", of(2)),
+            ("update score_facts set released_cents = 10, ok = not ok where n = 3", of(3)),
+            ("delete from score_facts where n = 2", of(3)),
+        ] {
+            change_the_past(&f.url, change);
+            let report = f.store.audit(Box::new(|_, _| {})).await.unwrap();
+            let line = format!("does not follow from the one before it: {found}");
+            assert!(report.problems.iter().any(|p| p.contains(&line)), "{change}\n{report:#?}");
+        }
+    }
+}
+
+/// As only somebody with the database's own rights can.
+fn change_the_past(url: &str, sql: &str) {
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        let conn = rusqlite::Connection::open(path).unwrap();
+        let refused = conn.execute(sql, []).unwrap_err().to_string();
+        assert!(refused.contains("never changed"), "{refused}");
+        conn.execute_batch(
+            "drop trigger if exists score_facts_are_never_changed;
+             drop trigger if exists score_facts_are_never_deleted;",
+        )
+        .unwrap();
+        conn.execute(sql, []).unwrap();
+        conn.execute_batch(
+            "create trigger score_facts_are_never_changed before update on score_facts
+             begin select raise(abort, 'never changed'); end;
+             create trigger score_facts_are_never_deleted before delete on score_facts
+             begin select raise(abort, 'never changed'); end;",
+        )
+        .unwrap();
+        return;
+    }
+    let (pg, database) = (TempPostgres::shared(), url.rsplit('/').next().unwrap());
+    let app = pg.psql(database, &format!("set role skep_app; {sql}")).unwrap_err();
+    assert!(app.to_string().contains("permission denied"), "{app}");
+    let owner = pg.psql(database, sql).unwrap_err();
+    assert!(owner.to_string().contains("never changed"), "{owner}");
+    let planted = format!(
+        "alter table score_facts disable trigger user; {sql};
+         alter table score_facts enable trigger user;"
+    );
+    pg.psql(database, &planted).unwrap();
+}
