@@ -1,32 +1,47 @@
 //! Scores: what counts is counted in the very step that ends it, and what follows from the count
 //! follows in the same write set.
 
+mod certificate;
 mod count;
 mod esteem;
 mod fact;
 mod gate;
 mod hooks;
+mod issuer;
+mod passport;
+mod portability;
+mod publication;
 mod recompute;
+mod refusal;
 mod subsidy;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use skep_base::{AgentId, Did, Timestamp};
 use skep_score::{
     Totals, Track,
+    atep::Breadth,
     parameters::Parameters,
     track::{Around, Evaluated},
 };
 use skep_store::{Load, Lock, RecordKey, RouteKey, ScoreFact, Turn};
 use skep_wire::score::{BenchmarkEvent, Evaluator};
 
-pub(crate) use self::{
-    count::{Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact},
-    esteem::{Esteem, tier_of},
-    subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
-};
 pub use self::{
+    certificate::check_score,
     fact::fact_of,
+    publication::Headline,
     recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
+    refusal::{ImportWord, ScoreRefusal},
+};
+pub(crate) use self::{
+    count::{
+        Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact,
+        session_visit,
+    },
+    esteem::{Esteem, tier_of},
+    issuer::Office,
+    publication::breadth_key,
+    subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
 };
 use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
@@ -162,6 +177,13 @@ impl Market {
             turn.add_fact(fact::row(who.agent, n, fact, &track));
         }
         self.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
+        if let Some(visit) = &line.visit {
+            let (key, now) = (breadth_key(&who.agent), turn.now());
+            let mut breadth: Breadth = turn.record(&key)?.unwrap_or_default();
+            breadth.add(visit, now);
+            track.see_breadth(&breadth, now);
+            turn.put(&key, &breadth)?;
+        }
         turn.put(&score_key(&who.agent), &track)?;
         Ok(line)
     }

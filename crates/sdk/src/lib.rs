@@ -23,6 +23,7 @@ mod error;
 mod gateway;
 mod hire;
 mod retry;
+mod score;
 mod sessions;
 mod x402;
 

@@ -20,6 +20,7 @@ mod node_key;
 mod programs;
 mod proof;
 mod review;
+mod score;
 mod search;
 mod sell;
 mod session;
@@ -73,6 +74,7 @@ enum Command {
     Review(review::ReviewArgs),
     Listing(listing::ListingArgs),
     Search(search::SearchArgs),
+    Score(score::ScoreArgs),
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
@@ -170,6 +172,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Review(args) => with_settings!(args),
         Command::Listing(args) => with_settings!(args),
         Command::Search(args) => with_settings!(args),
+        Command::Score(args) => with_settings!(args),
         Command::Session(args) => with_settings!(args),
         Command::Gateway(args) => {
             let settings = Settings::load(config, &args.flags())?;
