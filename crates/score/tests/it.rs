@@ -1,7 +1,7 @@
 //! What the crate promises to others: the specification's own arithmetic, and documents that a
 //! stranger can check.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that fails should fail loudly")]
 
 #[path = "it/certificate.rs"]
 mod certificate;

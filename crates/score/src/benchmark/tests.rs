@@ -28,9 +28,9 @@ fn the_whole_table() {
         ("session NONE", evaluated(Tier::None, SessionCompletion)),
         ("session STANDARD", evaluated(Tier::Standard, SessionCompletion)),
         ("session ELITE", evaluated(Tier::Elite, SessionCompletion)),
-        ("heartbeat NONE", evaluated(Tier::None, Heartbeat)),
-        ("heartbeat STANDARD", evaluated(Tier::Standard, Heartbeat)),
-        ("heartbeat ELITE", evaluated(Tier::Elite, Heartbeat)),
+        ("beat NONE", evaluated(Tier::None, Heartbeat)),
+        ("beat STANDARD", evaluated(Tier::Standard, Heartbeat)),
+        ("beat ELITE", evaluated(Tier::Elite, Heartbeat)),
         ("revoke", Input::Revoke { reason: "fraud" }),
         ("clear", Input::Clear { reason: "a mistake" }),
     ];
@@ -67,36 +67,37 @@ fn the_whole_table() {
         None, session NONE: None None first - since - looked 10: silent
         None, session STANDARD: Active Standard first 10 since 10 looked 10: Granted Standard
         None, session ELITE: Active Elite first 10 since 10 looked 10: Granted Elite
-        None, heartbeat NONE: None None first - since - looked 10: silent
-        None, heartbeat STANDARD: Active Standard first 10 since 10 looked 10: Granted Standard
-        None, heartbeat ELITE: Active Elite first 10 since 10 looked 10: Granted Elite
+        None, beat NONE: None None first - since - looked 10: silent
+        None, beat STANDARD: Active Standard first 10 since 10 looked 10: Granted Standard
+        None, beat ELITE: Active Elite first 10 since 10 looked 10: Granted Elite
         None, revoke: Revoked None first - since - looked -: Revoked None fraud
         None, clear: refused: the benchmark is not revoked
         Active, session NONE: Suspended Standard first 1 since - looked 10: Suspended Standard idle
         Active, session STANDARD: Active Standard first 1 since 5 looked 10: silent
         Active, session ELITE: Active Elite first 1 since 5 looked 10: Renewed Elite
-        Active, heartbeat NONE: Suspended Standard first 1 since - looked 10: Suspended Standard idle
-        Active, heartbeat STANDARD: Active Standard first 1 since 5 looked 10: Renewed Standard
-        Active, heartbeat ELITE: Active Elite first 1 since 5 looked 10: Renewed Elite
+        Active, beat NONE: Suspended Standard first 1 since - looked 10: Suspended Standard idle
+        Active, beat STANDARD: Active Standard first 1 since 5 looked 10: Renewed Standard
+        Active, beat ELITE: Active Elite first 1 since 5 looked 10: Renewed Elite
         Active, revoke: Revoked Standard first 1 since - looked 9: Revoked Standard fraud
         Active, clear: refused: the benchmark is not revoked
         Suspended, session NONE: Suspended Standard first 1 since - looked 10: silent
         Suspended, session STANDARD: Active Standard first 1 since 10 looked 10: Cleared Standard
         Suspended, session ELITE: Active Elite first 1 since 10 looked 10: Cleared Elite
-        Suspended, heartbeat NONE: Suspended Standard first 1 since - looked 10: silent
-        Suspended, heartbeat STANDARD: Active Standard first 1 since 10 looked 10: Cleared Standard
-        Suspended, heartbeat ELITE: Active Elite first 1 since 10 looked 10: Cleared Elite
+        Suspended, beat NONE: Suspended Standard first 1 since - looked 10: silent
+        Suspended, beat STANDARD: Active Standard first 1 since 10 looked 10: Cleared Standard
+        Suspended, beat ELITE: Active Elite first 1 since 10 looked 10: Cleared Elite
         Suspended, revoke: Revoked Standard first 1 since - looked 9: Revoked Standard fraud
         Suspended, clear: refused: the benchmark is not revoked
         Revoked, session NONE: Revoked Standard first 1 since - looked 10: silent
         Revoked, session STANDARD: Revoked Standard first 1 since - looked 10: silent
         Revoked, session ELITE: Revoked Standard first 1 since - looked 10: silent
-        Revoked, heartbeat NONE: Revoked Standard first 1 since - looked 10: silent
-        Revoked, heartbeat STANDARD: Revoked Standard first 1 since - looked 10: silent
-        Revoked, heartbeat ELITE: Revoked Standard first 1 since - looked 10: silent
+        Revoked, beat NONE: Revoked Standard first 1 since - looked 10: silent
+        Revoked, beat STANDARD: Revoked Standard first 1 since - looked 10: silent
+        Revoked, beat ELITE: Revoked Standard first 1 since - looked 10: silent
         Revoked, revoke: refused: the benchmark is revoked already
         Revoked, clear: None Standard first 1 since - looked 9: Cleared Standard a mistake
-    "#]].assert_eq(&table);
+    "#]]
+    .assert_eq(&table);
 }
 
 #[test]

@@ -103,3 +103,22 @@ fn a_publication_that_claims_more_than_its_facts_is_found_out() {
     assert_eq!(answer.level, Some(VerifyLevel::L2));
     assert_eq!(answer.failed_checks[0].check, "facts.conduit_successful_90d");
 }
+
+#[test]
+fn of_a_long_window_the_newest_thousand_facts_are_shown() {
+    let mut world = World::standard(1);
+    for _ in 0..900 {
+        world.session(true);
+    }
+    let certificate = world.certificate();
+    let answer = checked(&world, &certificate);
+    assert_eq!(answer.failed_checks, []);
+    assert_eq!(answer.level, Some(VerifyLevel::L3));
+    let coverage = answer.coverage.unwrap();
+    assert_eq!((coverage.facts_stated, coverage.facts_shown), (1020, 1000));
+    // Less than that is not enough, although the chain would hold.
+    let mut short = certificate.clone();
+    let first = short.facts.remove(0);
+    short.chain_before = first.fact.link(short.chain_before, &short.agent_id, first.n);
+    assert_eq!(checked(&world, &short).failed_checks[0].check, "facts.number");
+}

@@ -193,3 +193,35 @@ fn a_newcomer_s_publication_holds_too() {
     assert_eq!(said.escrow.effective_modifier, said.escrow.modifier);
     assert!(checked(&world, &world.value()).verified);
 }
+
+#[test]
+fn doubts_hold_the_whole_price_and_are_published() {
+    let hold = |world: &World| {
+        assert!(checked(world, &world.value()).verified);
+        let said = world.publication(true);
+        (said.escrow.modifier.e4(), said.escrow.effective_modifier.e4())
+    };
+    let mut world = World::standard(1);
+    world.track.disputes = 1;
+    assert_eq!(hold(&world), (3928, 10_000));
+    let gaps = world.publication(true).qualification_gaps;
+    assert_eq!(gaps, ["1 active dispute(s) must be resolved"]);
+    world.track.disputes = 0;
+    let revoke = skep_score::benchmark::Input::Revoke { reason: "fraud" };
+    let (revoked, _) =
+        skep_score::benchmark::step(&world.track.benchmark, world.now, 759, revoke).unwrap();
+    world.track.benchmark = revoked;
+    assert_eq!(hold(&world), (3928, 10_000));
+    let world = World::standard(1);
+    let mut said = world.with_record(true, |record| {
+        let around = skep_score::track::Around { cooldown: true, ..*record.around };
+        let record = skep_score::publish::Record { around: &around, ..*record };
+        skep_score::publish::publication(&record, &world.house.platform())
+    });
+    assert!(said.gates.operator_under_review);
+    assert_eq!(said.escrow.effective_modifier.e4(), 10_000);
+    // The doubt cannot be left out without the hold.
+    said.gates.operator_under_review = false;
+    let said = serde_json::to_value(said.sign(&world.house.issuer).unwrap()).unwrap();
+    assert_eq!(checked(&world, &said).failed_checks[0].check, "escrow.effective_modifier");
+}

@@ -20,7 +20,8 @@ use skep_wire::{
     conduit::{GatewayStamp, SessionBundle, SessionProof, SessionStatus},
     identity::Statement,
     score::{
-        Certificate, Dimension, Evaluator, IssuerKey, KeyPurpose, KeySet, Publication, Settled,
+        CERTIFICATE_FACTS_MAX, Certificate, Dimension, Evaluator, IssuerKey, KeyPurpose, KeySet,
+        Publication, Settled,
     },
     settle::{
         Action, EscrowSettlement, EscrowStatus, RefundReason, SettlementReceipt, VCAP_VERSION,
@@ -246,6 +247,12 @@ impl World {
         self.facts.iter().take_while(|fact| fact.fact.at <= begin).count()
     }
 
+    /// The newest facts of the window.
+    fn shown(&self) -> &[NumberedFact] {
+        let newest = self.facts.len().saturating_sub(CERTIFICATE_FACTS_MAX);
+        &self.facts[self.first().max(newest)..]
+    }
+
     pub fn base(&self) -> Totals {
         let mut base = Totals::default();
         for fact in &self.facts[..self.first()] {
@@ -269,7 +276,7 @@ impl World {
             track: &self.track,
             around: &around,
             chain_before: self.chain_before(),
-            facts: &self.facts[self.first()..],
+            facts: self.shown(),
             breadth: &self.breadth,
             with_imports: imports,
         })
@@ -289,8 +296,11 @@ impl World {
         Certificate {
             agent_id: agent(),
             publication: self.value(),
-            facts: self.facts[self.first()..].to_vec(),
-            chain_before: self.chain_before(),
+            facts: self.shown().to_vec(),
+            chain_before: match self.facts.len() - self.shown().len() {
+                0 => Hash32::ZERO,
+                before => self.chains[before - 1],
+            },
             session_proofs: self.proofs.iter().rev().take(10).cloned().collect(),
             settlements: self.settled.iter().rev().take(20).cloned().collect(),
             keys: self.house.keys(),
