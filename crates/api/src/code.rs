@@ -317,6 +317,8 @@ codes! {
         "The deal is open, or there is none.";
     UnknownMessage "unknown_message" 404 final "There is no such message"
         "The detail names the seven.";
+    BenchmarkRequired "benchmark_required" 400 final "The provider holds no benchmark"
+        "The members say what it lacks. Ask a provider that holds one, or leave the wish out.";
     DealBusy "deal_busy" 503 retry "The deal changed meanwhile"
         "Nothing was written; try again.";
     UnknownSession "unknown_session" 404 final "There is no such session of yours"

@@ -6,7 +6,7 @@ mod hire;
 mod pay;
 mod session;
 
-use skep_market::{Failure, Guarded, KeyRefusal, Refusal};
+use skep_market::{DealRefusal, Failure, Guarded, KeyRefusal, Refusal};
 use skep_store::{LedgerRefusal, StoreError};
 
 use self::{
@@ -63,11 +63,17 @@ impl From<Refusal> for ApiError {
             Refusal::Session { reason } => session::tiers(reason),
             _ => None,
         };
+        let benchmark = match &refusal {
+            Refusal::Deal { reason: DealRefusal::BenchmarkRequired { reason } } => {
+                Some(reason.clone())
+            }
+            _ => None,
+        };
         let retry_after = match &refusal {
             Refusal::Hire { reason } => hire::wait(reason),
             _ => None,
         };
-        ApiError { tiers, retry_after, ..ApiError::new(code, refusal.to_string()) }
+        ApiError { tiers, benchmark, retry_after, ..ApiError::new(code, refusal.to_string()) }
     }
 }
 

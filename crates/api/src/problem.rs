@@ -5,7 +5,11 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use skep_base::json::ParseError;
-use skep_wire::{http_signature::SignatureError, problem::Problem, settle::Tier};
+use skep_wire::{
+    http_signature::SignatureError,
+    problem::{BenchmarkGap, Problem},
+    settle::Tier,
+};
 
 use crate::{code::Code, routes::IDEMPOTENT_REPLAYED};
 
@@ -24,11 +28,20 @@ pub struct ApiError {
     pub replayed: bool,
     /// The tier that would allow it, and the caller's own.
     pub tiers: Option<(Tier, Tier)>,
+    /// What the provider lacks for a benchmark.
+    pub benchmark: Option<BenchmarkGap>,
 }
 
 impl ApiError {
     pub fn new(code: Code, detail: impl Into<String>) -> ApiError {
-        ApiError { code, detail: detail.into(), retry_after: None, replayed: false, tiers: None }
+        ApiError {
+            code,
+            detail: detail.into(),
+            retry_after: None,
+            replayed: false,
+            tiers: None,
+            benchmark: None,
+        }
     }
 
     /// Writes the problem into an answer, once it is known which request it answers.
@@ -43,6 +56,7 @@ impl ApiError {
             request_id: Some(request_id.to_owned()),
             required_tier: self.tiers.map(|(required, _)| required),
             tier: self.tiers.map(|(_, own)| own),
+            benchmark: self.benchmark.clone(),
         };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         *response.body_mut() = body.into();

@@ -9,6 +9,7 @@ mod deliver;
 mod money;
 mod negotiate;
 mod page;
+mod pots;
 mod refusal;
 mod review;
 mod standing;
@@ -19,26 +20,32 @@ mod view;
 
 use serde::{Deserialize, Serialize};
 use skep_base::{
-    AgentId, Timestamp,
+    AgentId, Did, Timestamp,
     id::{DealId, JobId, VerificationId},
 };
 use skep_settle::{
-    Deal, Offer,
+    Deal, Offer, agreement,
     deal::{Effect, Input, step},
+    escrow,
     negotiation::Talks,
     review::Cause,
 };
-use skep_store::{JobDraft, JobEnd, Load, Lock, RecordKey, RouteKey, Turn};
+use skep_store::{Bug, JobDraft, JobEnd, Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::settle::{
     AgreementStatus, EscrowStatus, NegotiationStatus, RefundReason, VerificationStatus,
 };
 
 pub(crate) use self::{
-    act::short, default::DEFAULT_JOB, standing::standing_key, timer::TICK_JOB, verifiers::Directory,
+    act::short, default::DEFAULT_JOB, pots::Pots, standing::standing_key, timer::TICK_JOB,
+    verifiers::Directory,
 };
 pub use self::{page::ProofView, refusal::DealRefusal};
 use crate::{
-    AgentRecord, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice::tell,
+    AgentRecord, Failure, Market, Refusal,
+    answer::Stop,
+    identity::agent_key,
+    notice::tell,
+    score::{self, ScoreLine, Scored, deal_change},
     transfer::not_frozen,
 };
 pub use skep_wire::settle::{AGENT_KID, CallbackTaken, DealAnswer, NegotiationAnswer};
@@ -57,6 +64,18 @@ pub(crate) struct NegotiationRecord {
     pub(crate) offer: Offer,
     /// Every message as it came.
     pub(crate) messages: Vec<serde_json::Value>,
+    /// What the acceptance will probably need; it looks again if it was wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<Hint>,
+}
+
+/// How both sides stood when the request was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hint {
+    /// The requester's, then the provider's.
+    pub(crate) operators: [Did; 2],
+    /// Less than the price will be held.
+    pub(crate) remainder: bool,
 }
 
 /// A deal as it is stored.
@@ -111,6 +130,9 @@ pub(crate) struct DealEvent {
     verification: Option<VerificationEvent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline_by: Option<AgentId>,
+    /// What the step means for the provider's score.
+    #[serde(flatten)]
+    score: ScoreLine,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,7 +163,7 @@ pub(crate) struct TalksEvent {
 }
 
 impl DealEvent {
-    fn of(deal: &Deal) -> DealEvent {
+    fn of(deal: &Deal, score: ScoreLine) -> DealEvent {
         let last = deal.last_attempt();
         let verification = last.map(|attempt| VerificationEvent {
             verification_id: deal.id.verification(attempt.number),
@@ -150,7 +172,7 @@ impl DealEvent {
             verifier: attempt.verifier,
         });
         let reason = match deal.escrow {
-            skep_settle::escrow::State::Refunded(reason) => Some(reason),
+            escrow::State::Refunded(reason) => Some(reason),
             _ => None,
         };
         DealEvent {
@@ -163,6 +185,7 @@ impl DealEvent {
             reason,
             verification,
             baseline_by: deal.baseline_by.filter(|_| deal.baseline.is_none()),
+            score,
         }
     }
 }
@@ -189,12 +212,13 @@ impl Market {
         if deal.terms.stake.fee_cap_bps > 0 {
             records.push((standing::standing_key(&deal.provider), Lock::None));
         }
-        Load {
-            records,
-            accounts: money::accounts(deal),
-            transfers: money::reserved(deal),
-            ..Load::default()
+        let (accounts, transfers) = (money::accounts(deal), money::reserved(deal));
+        let mut load = Load { records, accounts, transfers, ..Load::default() };
+        score::load_track(&mut load, &deal.provider, &deal.provider_operator, Lock::Exclusive);
+        if !deal.terms.stake.subsidy.is_zero() {
+            score::load_subsidies(&mut load, &deal.requester, operators(deal));
         }
+        load
     }
 
     /// One step of a deal with all its consequences.
@@ -205,9 +229,12 @@ impl Market {
         input: Input,
     ) -> Result<DealRecord, Stop> {
         let now = turn.now();
+        let before = (record.deal.agreement, record.deal.escrow);
         let stepped = step(&record.deal, now, &self.policy, input);
         let (deal, effects) = stepped.map_err(DealRefusal::from)?;
         record.deal = deal;
+        // The event that tells of the step says what was counted, once.
+        let mut line = self.count_deal(turn, before, &record.deal)?;
         for effect in effects {
             match effect {
                 Effect::Settle { released, deposit } => {
@@ -222,12 +249,32 @@ impl Market {
                 Effect::CloseReview => turn.delist(queue(&record.deal), record.deal.id),
                 // The event that follows names the attempt and its verifier, who is told of it.
                 Effect::Ask { .. } => {}
-                Effect::Tell(kind) => self.announce(turn, &record.deal, kind)?,
+                Effect::Tell(kind) => {
+                    self.announce(turn, &record.deal, kind, std::mem::take(&mut line))?;
+                }
             }
+        }
+        if line != ScoreLine::default() {
+            let id = record.deal.id;
+            return Err(Bug(format!("no event tells what was counted of deal {id}")).into());
         }
         self.set_timer(turn, &mut record);
         turn.put(&deal_key(&record.deal.id), &record)?;
         Ok(record)
+    }
+
+    fn count_deal(
+        &self,
+        turn: &mut Turn,
+        before: (agreement::State, escrow::State),
+        deal: &Deal,
+    ) -> Result<ScoreLine, Stop> {
+        let change = deal_change(before, deal);
+        if change.subsidy.is_some() {
+            score::end_subsidy(turn, &deal.requester, operators(deal))?;
+        }
+        let who = Scored { agent: deal.provider, operator: &deal.provider_operator };
+        self.count(turn, who, change)
     }
 
     /// Tells both sides, whoever is to verify, and the reviewers if they are asked.
@@ -236,6 +283,7 @@ impl Market {
         turn: &mut Turn,
         deal: &Deal,
         kind: &'static str,
+        line: ScoreLine,
     ) -> Result<(), Stop> {
         let mut notify = vec![deal.requester, deal.provider];
         // A verifier is told while there is something for it to do.
@@ -250,7 +298,7 @@ impl Market {
         notify.sort_unstable();
         notify.dedup();
         let route = RouteKey::of(deal.id);
-        let body = DealEvent::of(deal);
+        let body = DealEvent::of(deal, line);
         let event = turn.event(&route, kind, &body, &notify)?;
         let mut records = Vec::new();
         for agent in &notify {
@@ -282,6 +330,10 @@ impl Market {
             (turn.job(JobDraft { route, kind: TICK_JOB, destination, due_at, body }), due_at)
         });
     }
+}
+
+fn operators(deal: &Deal) -> [&Did; 2] {
+    [&deal.requester_operator, &deal.provider_operator]
 }
 
 /// The list that a deal in review stands on.

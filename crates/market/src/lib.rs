@@ -17,6 +17,7 @@ mod notice;
 mod pay;
 mod read;
 mod register;
+mod score;
 mod session;
 mod test_clock;
 mod transfer;
@@ -37,6 +38,9 @@ pub use self::{
     identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
     pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
+    score::{
+        OperatorRevocation, OperatorScore, ScoreReport, benchmark_after, fact_of, recompute_scores,
+    },
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,
     transfer::{FAUCET_MINOR_MAX, HOLD_VOIDABLE_BY_PAYER_AFTER},
@@ -75,6 +79,7 @@ pub struct Market {
     /// How the marketplace names itself in messages.
     marketplace: Arc<str>,
     directory: Arc<deal::Directory>,
+    pots: Arc<deal::Pots>,
     challenge: Challenge,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
@@ -97,6 +102,7 @@ impl Market {
             accredited: Arc::default(),
             marketplace: "skep".into(),
             directory: Arc::default(),
+            pots: Arc::default(),
             challenge: Challenge::default(),
             dev,
             test_clock: None,

@@ -13,6 +13,7 @@ mod judge;
 mod record;
 mod refusal;
 mod settle;
+mod sides;
 mod verify;
 
 use std::collections::BTreeMap;

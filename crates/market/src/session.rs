@@ -23,6 +23,7 @@ use skep_base::{
     hash::sha256_parts,
     id::{SessionId, TransferId},
 };
+use skep_score::Track;
 use skep_settle::session::{Account, Prices};
 use skep_store::{RecordKey, RouteKey, StoreError, Turn};
 use skep_wire::{
@@ -30,7 +31,7 @@ use skep_wire::{
         Act, ActionDone, CloseSession, OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session,
         SessionStatus,
     },
-    settle::{ErrorReport, Standing},
+    settle::{ErrorReport, Standing, Tier},
 };
 
 pub(crate) use self::timer::SESSION_JOB;
@@ -39,8 +40,11 @@ pub use self::{
     refusal::SessionRefusal,
 };
 use crate::{
-    Answered, Failure, Guarded, Market, Refusal, Signed, answer::Stop, deal::standing_key,
+    Answered, Failure, Guarded, Market, Refusal, Signed,
+    answer::Stop,
+    deal::standing_key,
     identity::agent_key,
+    score::{score_key, tier_of},
 };
 
 /// Sessions that one agent may have open, unless the operator says otherwise.
@@ -282,9 +286,10 @@ impl Market {
     }
 
     /// Whoever signed must still be the agent before a browser does anything in its name; the
-    /// transaction that follows asks again. Gives the agent's standing too.
-    async fn caller(&self, signed: &Signed) -> Result<Standing, Failure> {
-        let keys = vec![agent_key(&signed.agent), standing_key(&signed.agent)];
+    /// transaction that follows asks again. Gives the agent's tier too.
+    async fn caller(&self, signed: &Signed) -> Result<Tier, Failure> {
+        let agent = &signed.agent;
+        let keys = vec![agent_key(agent), standing_key(agent), score_key(agent)];
         let mut records = self.read_all(keys).await?;
         let known: Option<crate::AgentRecord> = crate::read::next(&mut records)?;
         let unknown = || Refusal::UnknownAgent { agent: signed.agent.to_string() };
@@ -292,6 +297,8 @@ impl Market {
         if known.current_key() != Some(&signed.key) {
             return Err(Refusal::KeyNotCurrent.into());
         }
-        Ok(crate::read::next(&mut records)?.unwrap_or_default())
+        let word: Option<Standing> = crate::read::next(&mut records)?;
+        let track: Option<Track> = crate::read::next(&mut records)?;
+        Ok(tier_of(word.as_ref(), &track.unwrap_or_default()))
     }
 }

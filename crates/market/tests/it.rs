@@ -45,6 +45,8 @@ mod receiver;
 mod registration;
 #[path = "it/registry.rs"]
 mod registry;
+#[path = "it/scores.rs"]
+mod scores;
 #[path = "it/seller.rs"]
 mod seller;
 #[path = "it/sessions.rs"]

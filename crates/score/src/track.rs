@@ -69,6 +69,28 @@ pub struct Track {
     /// Exports that were brought already, at most [`import::DIGESTS_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub import_digests: Vec<Hash32>,
+    /// Deals under way in which the platform fronts a part of the hold (decision 11).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub subsidies_open: u32,
+    #[serde(skip_serializing_if = "Shown::is_none")]
+    pub shown: Shown,
+}
+
+/// What search was last told of an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    pub hundreds: u16,
+    pub held: BenchmarkTier,
+}
+
+impl Shown {
+    fn is_none(&self) -> bool {
+        *self == Shown::default()
+    }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What an evaluation needs to know besides the track record.
@@ -266,6 +288,11 @@ impl Track {
     /// Whether heartbeats look at it: whoever holds a benchmark, or could get it back.
     pub fn has_heartbeat(&self) -> bool {
         matches!(self.benchmark.status, BenchmarkStatus::Active | BenchmarkStatus::Suspended)
+    }
+
+    /// What search should show.
+    pub fn to_show(&self, score: &Score) -> Shown {
+        Shown { hundreds: score.value() / 100, held: self.held() }
     }
 
     /// The level that search shows.

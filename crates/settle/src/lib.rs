@@ -26,5 +26,5 @@ pub mod verification;
 pub use self::{
     deal::Deal,
     offer::{BadMessage, Offer},
-    terms::{Policy, Terms},
+    terms::{Policy, SubsidyLimits, Terms},
 };

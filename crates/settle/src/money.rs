@@ -25,7 +25,11 @@ pub struct Stake {
     /// The rest of the price.
     pub remainder: Amount,
     pub policy: RemainderPolicy,
+    /// What the provider's score asks to be held (decision 8).
     pub modifier_e4: u16,
+    /// What is held. Deals that are older than scores have only the one above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective_modifier_e4: Option<u16>,
     /// The fee's rate never gets higher than this.
     pub fee_cap_bps: u32,
     /// Which part of the fee the buyer carries.
@@ -124,6 +128,7 @@ impl Stake {
             remainder: price.checked_sub(hold)?,
             policy,
             modifier_e4,
+            effective_modifier_e4: Some(modifier_e4),
             fee_cap_bps,
             buyer_share_bps,
             fee_reserved: Fee::on(price, fee_cap_bps, buyer_share_bps)?.buyer,

@@ -34,6 +34,9 @@ pub struct Offer {
     /// What the requester wants checked, and what it let the provider add.
     pub criteria: Hints,
     pub options: DealOptions,
+    /// Only a holder of a benchmark may take it (SwarmScore 12.3).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requires_benchmark: bool,
 }
 
 impl Offer {
@@ -58,6 +61,7 @@ impl Offer {
             deadline: request.deadline_utc,
             criteria: message.verification_hints.clone().unwrap_or_default(),
             options,
+            requires_benchmark: message.requires_benchmark(),
         };
         offer.check()
     }

@@ -31,6 +31,7 @@ pub struct Policy {
     pub remainder_multiple: i64,
     /// The dearest deal that is released on the provider's word, in whole units of its asset.
     pub auto_approve_units_max: i64,
+    pub subsidy: SubsidyLimits,
     /// Refunds what a reviewer has not decided after so long. A deviation from 7.1 if set.
     pub review_deadline_s: Option<u64>,
 }
@@ -44,8 +45,41 @@ impl Default for Policy {
             deposit_bps: 500,
             remainder_multiple: 4,
             auto_approve_units_max: 50,
+            subsidy: SubsidyLimits::default(),
             review_deadline_s: None,
         }
+    }
+}
+
+/// For whom the platform fronts a part of the hold (decision 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubsidyLimits {
+    /// A provider's first settled escrows, with those under way.
+    pub deals: u32,
+    /// The dearest deal, in whole units of its asset.
+    pub price_units_max: i64,
+    /// Deals under way of one operator's agents, on either side.
+    pub open_per_operator: u32,
+    /// And of one requester.
+    pub open_per_requester: u32,
+}
+
+impl Default for SubsidyLimits {
+    fn default() -> SubsidyLimits {
+        SubsidyLimits {
+            deals: 10,
+            price_units_max: 500,
+            open_per_operator: 20,
+            open_per_requester: 5,
+        }
+    }
+}
+
+impl SubsidyLimits {
+    /// Whether a deal of this price is cheap enough.
+    pub fn covers(&self, price: skep_base::Money) -> bool {
+        let unit = 10_i64.checked_pow(price.asset.exponent()).unwrap_or(1);
+        price.amount.minor() <= self.price_units_max.saturating_mul(unit)
     }
 }
 
@@ -110,6 +144,7 @@ impl Terms {
             options.verifier_price_minor.unwrap_or(Amount::ZERO),
             standing.subsidised,
         )?;
+        let stake = Stake { modifier_e4: standing.modifier_e4, ..stake };
         Some(Terms {
             price: offer.price,
             stake,

@@ -43,9 +43,14 @@ impl Audit {
 }
 
 pub async fn audit(settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
-    let report = Store::audit_beside(&settings.database()?, progress_bar()).await?;
+    let url = settings.database()?;
+    let report = Store::audit_beside(&url, progress_bar()).await?;
+    let beside = Store::open_beside(&url).await?;
+    let scores = skep_market::recompute_scores(&beside, progress_bar()).await?;
     if json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        let mut told = serde_json::to_value(&report)?;
+        told["scores"] = serde_json::to_value(&scores)?;
+        writeln!(out, "{told}")?;
     } else {
         writeln!(out, "accounts  {}", report.accounts)?;
         writeln!(out, "transfers {} ({} holds open)", report.transfers, report.open_holds)?;
@@ -54,15 +59,20 @@ pub async fn audit(settings: &Settings, json: bool, out: &mut dyn Write) -> Resu
         for (asset, minor) in &report.held_by_accounts {
             writeln!(out, "{asset:<9} {minor} minor units in accounts")?;
         }
-        for problem in &report.problems {
+        writeln!(out, "scores    {} agents, {} facts", scores.agents, scores.facts)?;
+        for problem in report.problems.iter().chain(&scores.problems) {
             writeln!(out, "PROBLEM   {problem}")?;
         }
     }
-    if !report.is_clean() {
-        bail!("the audit found {} problems", report.problem_count);
+    if !report.is_clean() || !scores.is_clean() {
+        bail!("the audit found {} problems", report.problem_count + scores.problem_count);
     }
     if !json {
-        writeln!(out, "clean: every balance is the sum of its journal, the log is unbroken")?;
+        writeln!(
+            out,
+            "clean: every balance is the sum of its journal, the log is unbroken, every score \
+             follows from it"
+        )?;
     }
     Ok(())
 }

@@ -76,6 +76,15 @@ impl Postgres {
         Ok(Postgres { pool, queue, head, clock: options.clock, commits, tasks })
     }
 
+    /// A database that is read beside the nodes that write it.
+    pub(crate) async fn beside(url: &str) -> Result<Postgres, OpenError> {
+        let pool = connect::pool(connect::known(url).await?, READERS)?;
+        let (queue, _) = mpsc::channel(1);
+        let (_, head) = watch::channel(Head::START);
+        let commits = Arc::new(Commits::default());
+        Ok(Postgres { pool, queue, head, clock: None, commits, tasks: Vec::new() })
+    }
+
     pub(crate) fn head(&self) -> watch::Receiver<Head> {
         self.head.clone()
     }

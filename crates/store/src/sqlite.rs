@@ -67,10 +67,10 @@ pub(crate) struct Sqlite {
     reader_places: Arc<Semaphore>,
     clock: Arc<dyn Clock>,
     commits: Arc<Commits>,
-    _checkpointer: checkpoint::Checkpointer,
+    _checkpointer: Option<checkpoint::Checkpointer>,
     writer_thread: Option<std::thread::JoinHandle<()>>,
     /// Keeps a second process out; freed by the operating system whatever happens to us.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Sqlite {
@@ -104,9 +104,29 @@ impl Sqlite {
             reader_places: Arc::new(Semaphore::new(READERS_MAX)),
             clock,
             commits,
-            _checkpointer: checkpointer,
+            _checkpointer: Some(checkpointer),
             writer_thread: Some(writer_thread),
-            _lock: lock,
+            _lock: Some(lock),
+        })
+    }
+
+    /// A database that is read beside whoever writes it: without its lock, and without a writer.
+    pub(crate) fn beside(path: &Path, clock: Arc<dyn Clock>) -> Result<Sqlite, OpenError> {
+        let settings = Settings { path: path.to_owned(), synchronous: Synchronous::Full };
+        let reader = audit::reader(&settings)?;
+        let (commands, _) = mpsc::channel(1);
+        let (_, head) = watch::channel(Head::START);
+        Ok(Sqlite {
+            settings,
+            commands,
+            head,
+            readers: Mutex::new(vec![reader]),
+            reader_places: Arc::new(Semaphore::new(READERS_MAX)),
+            clock,
+            commits: Arc::default(),
+            _checkpointer: None,
+            writer_thread: None,
+            _lock: None,
         })
     }
 

@@ -106,6 +106,16 @@ impl Store {
         Err(OpenError::BadUrl { url: url.to_owned(), reason })
     }
 
+    /// Opens a database beside whoever uses it, to be read only: whatever writes is refused.
+    pub async fn open_beside(url: &str) -> Result<Store, OpenError> {
+        let Some(path) = url.strip_prefix("sqlite:") else {
+            let engine = Postgres::beside(url).await?;
+            return Ok(Store { engine: Engine::Postgres(Arc::new(engine)) });
+        };
+        let engine = Sqlite::beside(&PathBuf::from(path), Arc::new(SystemClock))?;
+        Ok(Store { engine: Engine::Sqlite(Arc::new(engine)) })
+    }
+
     /// Audits a database beside whoever uses it, changing nothing and taking no lock.
     pub async fn audit_beside(url: &str, progress: Progress) -> Result<Report, OpenError> {
         let Some(path) = url.strip_prefix("sqlite:") else {
@@ -327,6 +337,17 @@ impl Store {
     ) -> Result<Vec<ScoreFact>, StoreError> {
         let before = before.map_or((i64::MAX, i64::MAX), |(at, n)| (at.as_ms(), n));
         ask!(self, e => e.score_facts_latest(agent, before, limit))
+    }
+
+    /// The records of a kind that have their route to themselves, by route, after one of them.
+    /// It reads past all others: for audits.
+    pub async fn records_of_kind(
+        &self,
+        kind: &'static str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, StoredRecord)>, StoreError> {
+        ask!(self, e => e.records_of_kind(kind, after.to_owned(), limit))
     }
 
     /// How many members a list has, and since when the oldest waits.

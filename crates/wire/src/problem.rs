@@ -27,4 +27,22 @@ pub struct Problem {
     /// And the caller's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Tier>,
+    /// What a provider lacks for the benchmark that was asked for.
+    #[serde(flatten)]
+    pub benchmark: Option<BenchmarkGap>,
+}
+
+/// 12.3, in the specification's names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[error(
+    "the provider holds no benchmark: its score is {current_score}, {required_score} is needed"
+)]
+pub struct BenchmarkGap {
+    pub current_score: u16,
+    pub required_score: u16,
+    /// Never negative: a score may be high enough and something else be missing.
+    pub gap: u16,
+    pub qualification_gaps: Vec<String>,
 }

@@ -57,6 +57,7 @@ impl IntoResponse for Refusal {
             request_id: None,
             required_tier: None,
             tier: None,
+            benchmark: None,
         };
         let mut body = json!(problem);
         if let (Some(object), false) = (body.as_object_mut(), self.errors.is_empty()) {

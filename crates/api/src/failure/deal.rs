@@ -40,6 +40,7 @@ pub(super) fn of_deal(reason: &DealRefusal) -> Code {
         DealRefusal::ReviewersOnly => Code::ReviewersOnly,
         DealRefusal::BadCompletionTime { .. } => Code::BadCompletionTime,
         DealRefusal::BundleUnreachable { .. } => Code::BundleUnreachable,
+        DealRefusal::BenchmarkRequired { .. } => Code::BenchmarkRequired,
         DealRefusal::NotSettled => Code::NotSettled,
         DealRefusal::AskAgain => Code::DealBusy,
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use skep_base::{AgentId, Amount, hash::sha256, id::DealId};
+use skep_base::{AgentId, Amount, Did, Money, hash::sha256, id::DealId};
 use skep_settle::{
     Deal, Offer, Terms, agreement, escrow, negotiation,
     offer::Changed,
@@ -16,16 +16,20 @@ use skep_wire::settle::{
 };
 
 use super::{
-    DealRecord, DealRefusal, NegotiationRecord, deal_key, money,
+    DealRecord, DealRefusal, Hint, NegotiationRecord, deal_key, money,
     negotiate::{answer_of, party},
     negotiation_key,
-    standing::{standing, standing_key},
+    standing::standing_key,
     verifiers::Need,
 };
 use crate::{
     AgentRecord, Answered, Failure, Market, Refusal, Signed,
     answer::Stop,
     identity::agent_key,
+    score::{
+        Change, Esteem, ScoreLine, Scored, Turned, load_subsidies, load_track, subsidies_allow,
+        take_subsidy,
+    },
     transfer::{not_frozen, not_in_debt},
 };
 
@@ -36,11 +40,24 @@ const DEADLINE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How often an acceptance is prepared anew because the world moved.
 const PREPARATIONS_MAX: u32 = 4;
 
-/// What the usual acceptance does not need.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rare {
-    /// A part of the price lies outside the escrow, or the platform fronts some.
-    wanted: bool,
+/// Whether the platform can front a part of a newcomer's hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pot {
+    NotAsked,
+    /// A moment ago it could not.
+    Empty,
+    /// It is loaded, with how many others it does that for.
+    Loaded,
+}
+
+/// What was found out outside the transaction, and is checked again inside.
+#[derive(Clone, Debug)]
+struct Prepared {
+    /// The requester's operator, then the provider's.
+    operators: [Did; 2],
+    /// A part of the price lies outside the escrow.
+    remainder: bool,
+    pot: Pot,
     /// What the provider earned lately, in minor units.
     earned_minor: i64,
 }
@@ -56,7 +73,18 @@ struct Acceptance {
     message: NegotiationResponse,
     /// Who takes the baseline, or is named by the terms.
     verifier: Option<AgentId>,
-    rare: Rare,
+    prepared: Prepared,
+}
+
+impl Acceptance {
+    fn scored(&self) -> Scored<'_> {
+        Scored { agent: self.provider, operator: &self.prepared.operators[1] }
+    }
+
+    fn operators(&self) -> [&Did; 2] {
+        let [requester, provider] = &self.prepared.operators;
+        [requester, provider]
+    }
 }
 
 impl Market {
@@ -69,7 +97,7 @@ impl Market {
         message: NegotiationResponse,
         raw: Value,
     ) -> Result<Answered<NegotiationAnswer>, Failure> {
-        let mut rare = Rare::default();
+        let mut prepared = self.guess(&known, id).await?;
         for _ in 0..PREPARATIONS_MAX {
             let verifier = self.verifier_at_acceptance(&known, id).await?;
             let acceptance = Acceptance {
@@ -80,20 +108,60 @@ impl Market {
                 raw: raw.clone(),
                 message: message.clone(),
                 verifier,
-                rare,
+                prepared: prepared.clone(),
             };
             match self.try_accept(signed, &known.offer, acceptance).await {
                 Err(Failure::Refused(Refusal::Deal { reason: DealRefusal::AskAgain })) => {
                     self.directory.forget();
-                    let wallet = AccountId::wallet(&known.provider, known.offer.price.asset);
-                    let since = self.store.now().await?.minus(EARNINGS_WINDOW);
-                    let earned_minor = self.store.earned(wallet, since).await?;
-                    rare = Rare { wanted: true, earned_minor };
+                    prepared = self.look_around(&known, id).await?;
                 }
                 done => return done,
             }
         }
         Err(DealRefusal::AskAgain.into())
+    }
+
+    /// What was known when the request was made is mostly still so.
+    async fn guess(&self, known: &NegotiationRecord, id: DealId) -> Result<Prepared, Failure> {
+        let Some(Hint { operators, remainder }) = known.hint.clone() else {
+            return self.look_around(known, id).await;
+        };
+        if remainder && known.offer.options.remainder_policy == Some(RemainderPolicy::Advance) {
+            return self.look_around(known, id).await;
+        }
+        let pot = if self.pots.are_empty() { Pot::Empty } else { Pot::NotAsked };
+        Ok(Prepared { operators, remainder, pot, earned_minor: 0 })
+    }
+
+    /// Everything that an acceptance can need.
+    async fn look_around(
+        &self,
+        known: &NegotiationRecord,
+        id: DealId,
+    ) -> Result<Prepared, Failure> {
+        let asset = known.offer.price.asset;
+        let requester = self.agent_record(&known.requester).await?.agent.operator;
+        let provider = self.agent_record(&known.provider).await?.agent.operator;
+        let pot = AccountId::subsidy(id.as_bytes(), asset);
+        let seen = self.store.look(vec![], vec![pot]).await?;
+        let is_empty = seen.accounts.iter().all(|pot| pot.available().is_zero());
+        if is_empty {
+            self.pots.seen_empty();
+        }
+        let earned_minor = match known.offer.options.remainder_policy {
+            Some(RemainderPolicy::Advance) => {
+                let wallet = AccountId::wallet(&known.provider, asset);
+                self.store.earned(wallet, seen.now.minus(EARNINGS_WINDOW)).await?
+            }
+            _ => 0,
+        };
+        Ok(Prepared {
+            operators: [requester, provider],
+            remainder: true,
+            // An operator's word of a test asks for the pot whatever is in it.
+            pot: if is_empty && !self.dev { Pot::Empty } else { Pot::Loaded },
+            earned_minor,
+        })
     }
 
     /// Whose record the acceptance has to look at: the named verifier, or one for the baseline.
@@ -128,9 +196,10 @@ impl Market {
         offer: &Offer,
         acceptance: Acceptance,
     ) -> Result<Answered<NegotiationAnswer>, Failure> {
-        let Acceptance { id, requester, provider, rare, .. } = acceptance;
+        let Acceptance { id, requester, provider, .. } = acceptance;
         let asset = offer.price.asset;
-        let lock = if rare.wanted { Lock::Exclusive } else { Lock::Shared };
+        let remainder = acceptance.prepared.remainder;
+        let lock = if remainder { Lock::Exclusive } else { Lock::Shared };
         let (mine, other) = match acceptance.by {
             Role::Requester => (requester, provider),
             Role::Provider => (provider, requester),
@@ -149,10 +218,16 @@ impl Market {
             ],
             ..Load::default()
         };
-        if rare.wanted {
+        if remainder {
             load.records.push((agent_key(&mine), Lock::Exclusive));
-            load.accounts.push(AccountId::subsidy(id.as_bytes(), asset));
         }
+        let mut score = Lock::Shared;
+        if acceptance.prepared.pot == Pot::Loaded {
+            load.accounts.push(AccountId::subsidy(id.as_bytes(), asset));
+            load_subsidies(&mut load, &requester, acceptance.operators());
+            score = Lock::Exclusive;
+        }
+        load_track(&mut load, &provider, acceptance.scored().operator, score);
         if let Some(verifier) = acceptance.verifier {
             Market::load_verifier(&mut load, &verifier);
         }
@@ -175,13 +250,16 @@ impl Market {
         })?;
         record.messages.push(acceptance.raw.clone());
 
-        let standing = standing(turn, &record.provider)?;
         let (requester, provider) =
             (party(turn, &record.requester)?, party(turn, &record.provider)?);
-        let terms = self.terms(turn, id, &record, &standing, (&requester, &provider))?;
-        let stake = &terms.stake;
-        let is_rare = !stake.remainder.is_zero() || !stake.subsidy.is_zero();
-        if is_rare && !acceptance.rare.wanted {
+        if [&requester.agent.operator, &provider.agent.operator] != acceptance.operators() {
+            return Err(ask_again());
+        }
+        if record.offer.requires_benchmark {
+            self.require_benchmark(turn, acceptance.scored())?;
+        }
+        let terms = self.terms(turn, acceptance, &record)?;
+        if !terms.stake.remainder.is_zero() && !acceptance.prepared.remainder {
             return Err(ask_again());
         }
         let parties = (record.requester, record.provider);
@@ -214,31 +292,69 @@ impl Market {
             closed: None,
         };
         self.check_verifier(turn, &deal, acceptance.verifier)?;
-        self.fund(turn, &deal, acceptance.rare, (requester, provider))?;
+        let earned_minor = acceptance.prepared.earned_minor;
+        self.fund(turn, &deal, earned_minor, (requester, provider))?;
+        let line = self.front(turn, acceptance, &deal)?;
         turn.put(&key, &record)?;
         let mut stored = DealRecord { deal, timer: None, late: 0 };
         self.set_timer(turn, &mut stored);
         turn.put(&deal_key(&id), &stored)?;
-        self.announce(turn, &stored.deal, "agreement.created")?;
+        self.announce(turn, &stored.deal, "agreement.created", line)?;
         let escrow = Some(escrow_hold(&stored.deal));
         Ok(NegotiationAnswer { escrow, ..answer_of(id, &record) })
+    }
+
+    /// Counts a deal of which the platform fronts a part, on all sides.
+    fn front(
+        &self,
+        turn: &mut Turn,
+        acceptance: &Acceptance,
+        deal: &Deal,
+    ) -> Result<ScoreLine, Stop> {
+        if deal.terms.stake.subsidy.is_zero() {
+            return Ok(ScoreLine::default());
+        }
+        take_subsidy(turn, &deal.requester, acceptance.operators())?;
+        let change = Change { subsidy: Some(Turned::Opened), ..Change::default() };
+        self.count(turn, acceptance.scored(), change)
+    }
+
+    /// Whether the platform fronts a part, as far as everything but its own money goes.
+    fn may_front(
+        &self,
+        turn: &Turn,
+        acceptance: &Acceptance,
+        price: Money,
+        esteem: &Esteem,
+    ) -> Result<bool, Stop> {
+        let operators = acceptance.operators();
+        // Decision 11: never between linked parties.
+        if !esteem.standing.subsidised || operators[0] == operators[1] {
+            return Ok(false);
+        }
+        let limits = &self.policy.subsidy;
+        match acceptance.prepared.pot {
+            _ if !esteem.is_word && !limits.covers(price) => Ok(false),
+            Pot::Empty if !esteem.is_word => Ok(false),
+            Pot::Empty | Pot::NotAsked => Err(ask_again()),
+            Pot::Loaded if esteem.is_word => Ok(true),
+            Pot::Loaded => subsidies_allow(turn, limits, &acceptance.requester, operators),
+        }
     }
 
     fn terms(
         &self,
         turn: &Turn,
-        id: DealId,
+        acceptance: &Acceptance,
         record: &NegotiationRecord,
-        standing: &Standing,
-        (requester, provider): (&AgentRecord, &AgentRecord),
     ) -> Result<Terms, Stop> {
-        // Decision 11: never between linked parties.
-        let linked = requester.agent.operator == provider.agent.operator;
-        let mut standing = standing.clone();
-        standing.subsidised &= !linked;
+        let esteem = self.esteem(turn, acceptance.scored())?;
+        let price = record.offer.price;
+        let subsidised = self.may_front(turn, acceptance, price, &esteem)?;
+        let mut standing = Standing { subsidised, ..esteem.standing };
         let close = |standing: &_| Terms::close(&record.offer, turn.now(), &self.policy, standing);
         let mut terms = close(&standing);
-        let pot = AccountId::subsidy(id.as_bytes(), record.offer.price.asset);
+        let pot = AccountId::subsidy(acceptance.id.as_bytes(), price.asset);
         // An empty pot costs a newcomer the advance, not the deal. It is loaded if it is needed.
         if let Some(stake) = terms.as_ref().map(|terms| terms.stake)
             && let Some(pot) = turn.book.account(&pot)
@@ -292,7 +408,7 @@ impl Market {
         &self,
         turn: &mut Turn,
         deal: &Deal,
-        rare: Rare,
+        earned_minor: i64,
         (mut requester, mut provider): (AgentRecord, AgentRecord),
     ) -> Result<(), Stop> {
         let stake = deal.terms.stake;
@@ -333,8 +449,8 @@ impl Market {
             RemainderPolicy::Advance => {
                 let open = provider.open_advances.get(&asset).copied().unwrap_or_default();
                 let open = open.checked_add(stake.remainder).unwrap_or(Amount::MAX);
-                if open.minor() > rare.earned_minor {
-                    let (limit_minor, would_be_minor) = (rare.earned_minor, open.minor());
+                if open.minor() > earned_minor {
+                    let (limit_minor, would_be_minor) = (earned_minor, open.minor());
                     return Err(DealRefusal::AdvanceLimit { limit_minor, would_be_minor }.into());
                 }
                 provider.open_advances.insert(asset, open);
@@ -370,5 +486,7 @@ pub(crate) fn escrow_hold(deal: &Deal) -> EscrowHold {
         fee_reserved_minor: stake.fee_reserved,
         verifier_price_minor: stake.verifier_price,
         subsidy_minor: stake.subsidy,
+        modifier_e4: stake.modifier_e4,
+        effective_modifier_e4: stake.effective_modifier_e4.unwrap_or(stake.modifier_e4),
     }
 }

@@ -4,14 +4,18 @@ use serde_json::Value;
 use skep_base::{AgentId, hash::json_sha256};
 use skep_settle::{criteria, deal::Input, offer::check_header};
 use skep_store::{Bug, Lock};
-use skep_wire::settle::{ARTIFACTS_MAX, DealAnswer, ServiceDelivery, TEXT_LEN_MAX, engine};
+use skep_wire::settle::{
+    ARTIFACTS_MAX, DealAnswer, ServiceDelivery, Standing, TEXT_LEN_MAX, engine,
+};
 
 use super::{
-    DealRecord, DealRefusal, delivery_key, loaded,
-    standing::{standing, standing_key},
-    verifiers::Need,
+    DealRecord, DealRefusal, delivery_key, loaded, standing::standing_key, verifiers::Need,
 };
-use crate::{Answered, Failure, Market, Refusal, Signed, answer::Stop};
+use crate::{
+    Answered, Failure, Market, Refusal, Signed,
+    answer::Stop,
+    score::{tier_of, track_of},
+};
 
 /// How often a delivery is prepared anew because the picked verifier went away.
 const PREPARATIONS_MAX: u32 = 4;
@@ -116,7 +120,10 @@ impl Market {
                 Some(Ok(())) | None => verifier,
             };
             let tier = match auto_approve {
-                true => standing(turn, &deal.provider)?.tier,
+                true => {
+                    let word: Option<Standing> = turn.record(&standing_key(&deal.provider))?;
+                    tier_of(word.as_ref(), &track_of(turn, &deal.provider)?)
+                }
                 false => Default::default(),
             };
             let hash = json_sha256(&raw).map_err(|e| Bug(e.to_string()))?;

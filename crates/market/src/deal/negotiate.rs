@@ -13,13 +13,17 @@ use skep_settle::{
 use skep_store::{AccountId, Bug, Load, Lock, RouteKey, Turn};
 use skep_wire::settle::{
     NegotiationAnswer, NegotiationRequest, NegotiationResponse, NegotiationStatus, ResponseStatus,
-    Role,
+    Role, Tier,
 };
 
-use super::{DealRefusal, NegotiationRecord, TalksEvent, negotiation_key};
+use super::{DealRefusal, Hint, NegotiationRecord, TalksEvent, negotiation_key};
 use crate::{
-    AgentRecord, Answered, Failure, Market, Refusal, Signed, answer::Stop, identity::agent_key,
-    notice::tell, transfer::not_in_debt,
+    AgentRecord, Answered, Failure, Market, Refusal, Signed,
+    answer::Stop,
+    identity::agent_key,
+    notice::tell,
+    score::{Scored, load_track, score_key, track_of},
+    transfer::not_in_debt,
 };
 
 /// The furthest that an offer may expire.
@@ -68,14 +72,28 @@ impl Market {
         let id = DealId::new(signed.expires_at, &seed);
         let key = negotiation_key(&id);
         let wallet = AccountId::wallet(&requester, offer.price.asset);
-        let load = Load {
-            records: vec![(key.clone(), Lock::Exclusive), (agent_key(&provider), Lock::None)],
+        let mut load = Load {
+            records: vec![
+                (key.clone(), Lock::Exclusive),
+                (agent_key(&provider), Lock::None),
+                (score_key(&provider), Lock::None),
+            ],
             accounts: vec![wallet.clone()],
             ..Load::default()
         };
-        self.run_signed(signed, load, move |turn, _| {
+        let mut wanted = None;
+        if offer.requires_benchmark {
+            let operator = self.agent_record(&provider).await?.agent.operator;
+            load_track(&mut load, &provider, &operator, Lock::None);
+            wanted = Some(operator);
+        }
+        let market = self.clone();
+        self.run_signed(signed, load, move |turn, requesting| {
             let other = party(turn, &provider)?;
             not_in_debt(turn, &wallet)?;
+            if let Some(operator) = &wanted {
+                market.require_benchmark(turn, Scored { agent: provider, operator })?;
+            }
             if turn.record::<NegotiationRecord>(&key)?.is_some() {
                 return Err(Bug(format!("the deal {id} exists already")).into());
             }
@@ -86,6 +104,10 @@ impl Market {
                 talks: Talks::open(expires_at),
                 offer: offer.clone(),
                 messages: vec![raw.clone()],
+                hint: Some(Hint {
+                    operators: [requesting.agent.operator.clone(), other.agent.operator.clone()],
+                    remainder: track_of(turn, &provider)?.tier > Tier::Unverified,
+                }),
             };
             turn.put(&key, &record)?;
             announce(turn, id, &record, "negotiation.requested", &other)?;

@@ -5,6 +5,7 @@ use skep_base::{AgentId, Timestamp, id::DealId};
 use skep_settle::{
     BadMessage, criteria::CriteriaChanged, deal, negotiation, offer::PriceChanged, proof,
 };
+use skep_wire::problem::BenchmarkGap;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "word", rename_all = "snake_case")]
@@ -67,6 +68,8 @@ pub enum DealRefusal {
     BadCompletionTime { completed_at: Timestamp },
     #[error("the proof bundle cannot be fetched: {detail}")]
     BundleUnreachable { detail: String },
+    #[error(transparent)]
+    BenchmarkRequired { reason: BenchmarkGap },
     #[error("there is no settlement yet")]
     NotSettled,
     /// Never leaves the market: what was prepared outside the transaction was not enough.

@@ -29,6 +29,7 @@ use crate::{
     deal::{record_key, settlement_record_key},
     identity::agent_key,
     notice,
+    score::ScoreLine,
 };
 
 /// Jobs that let time act on a hire's escrow.
@@ -90,6 +91,9 @@ struct EscrowEvent<'a> {
     receipt_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refund_at: Option<Timestamp>,
+    /// What the end means for the seller's score.
+    #[serde(flatten)]
+    score: ScoreLine,
 }
 
 pub(crate) fn escrow_key(id: &DealId) -> RecordKey {
@@ -201,7 +205,7 @@ pub(super) fn hold(
     };
     set_timer(turn, &mut record)?;
     turn.put(&key, &record)?;
-    announce(turn, &record, "escrow.held")
+    announce(turn, &record, "escrow.held", ScoreLine::default())
 }
 
 /// One timer, for as long as the money is held.
@@ -219,7 +223,12 @@ fn set_timer(turn: &mut Turn, record: &mut HireEscrowRecord) -> Result<(), Stop>
     Ok(())
 }
 
-fn announce(turn: &mut Turn, record: &HireEscrowRecord, kind: &'static str) -> Result<(), Stop> {
+fn announce(
+    turn: &mut Turn,
+    record: &HireEscrowRecord,
+    kind: &'static str,
+    score: ScoreLine,
+) -> Result<(), Stop> {
     let terms = &record.terms;
     let told = EscrowEvent {
         escrow_id: record.id,
@@ -235,6 +244,7 @@ fn announce(turn: &mut Turn, record: &HireEscrowRecord, kind: &'static str) -> R
         reason: record.reason(),
         receipt_id: record.delivered.as_ref().map(|delivered| delivered.receipt_id.as_str()),
         refund_at: record.is_held().then_some(record.due_at),
+        score,
     };
     let (route, sides) = (RouteKey::of(record.id), record.sides());
     let event = turn.event(&route, kind, &told, &sides)?;
@@ -297,7 +307,7 @@ impl Market {
         record.due_at = now.plus(Duration::from_millis(record.terms.verification_window_ms));
         set_timer(turn, &mut record)?;
         turn.put(&escrow_key(escrow), &record)?;
-        announce(turn, &record, "escrow.delivered")
+        announce(turn, &record, "escrow.delivered", ScoreLine::default())
     }
 
     /// `HELD`, `RELEASED` or `REFUNDED`.

@@ -8,12 +8,13 @@ use skep_base::{AgentId, id::DealId};
 use skep_store::{Bug, Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 use skep_wire::hire::Verification;
 
-use super::escrow::HireEscrowRecord;
+use super::{escrow::HireEscrowRecord, sides::Sides};
 use crate::{
     AgentRecord, Failure, Market,
     answer::Stop,
     hire::{judged, load_judged},
     identity::agent_key,
+    score::{ScoreLine, judged_fact},
 };
 
 /// Jobs that look at a result for which the money went back.
@@ -38,6 +39,8 @@ struct Judged<'a> {
     seller: AgentId,
     all_passed: bool,
     verifiable: bool,
+    #[serde(flatten)]
+    score: ScoreLine,
 }
 
 /// Has the result looked at after the commit.
@@ -73,11 +76,13 @@ impl Market {
         };
         let mut records = load_judged(&self.receipt_record(&receipt_id).await?);
         records.push((agent_key(&record.terms.buyer), Lock::Exclusive));
-        let load = Load { records, ..Load::default() };
+        let mut load = Load { records, ..Load::default() };
+        let (sides, market) = (self.sides_of(&record).await?, self.clone());
+        sides.load(&mut load);
         let end = JobEnd { route: job.route.clone(), id: job.id };
         self.run(load, vec![], move |turn| {
             turn.end_job(end.clone());
-            write_down(turn, &record, &receipt_id, &found)
+            write_down(turn, &market, &record, &receipt_id, &found, &sides)
         })
         .await?;
         Ok(())
@@ -110,9 +115,11 @@ impl Market {
 
 fn write_down(
     turn: &mut Turn,
+    market: &Market,
     record: &HireEscrowRecord,
     receipt_id: &str,
     found: &Verification,
+    sides: &Sides,
 ) -> Result<(), Stop> {
     if !judged(turn, receipt_id, found)? {
         return Ok(());
@@ -126,6 +133,11 @@ fn write_down(
         known.agent.refunds_despite_pass = count.saturating_add(1);
         turn.put(&agent, &known)?;
     }
+    let fact = match found.failed() {
+        true => judged_fact(record.id, &record.terms, turn.now()),
+        false => None,
+    };
+    let score = sides.count(market, turn, fact)?;
     let told = Judged {
         escrow_id: record.id,
         receipt_id,
@@ -133,6 +145,7 @@ fn write_down(
         seller,
         all_passed: found.all_passed,
         verifiable: found.verifiable,
+        score,
     };
     turn.event(&RouteKey::of(receipt_id), "receipt.judged", &told, &[buyer, seller])?;
     Ok(())

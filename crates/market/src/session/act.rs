@@ -86,7 +86,7 @@ impl Market {
         id: SessionId,
         action: ActionType,
     ) -> Result<Allowed, Failure> {
-        let tier = self.caller(signed).await?.tier;
+        let tier = self.caller(signed).await?;
         let record = self.own_session(&signed.agent, id).await?;
         let price = self.conduit.prices.of(action);
         gate(&record.account(), tier, action, price).map_err(SessionRefusal::from)?;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
-use skep_base::{Hash32, id::SessionId};
+use skep_base::{Did, Hash32, id::SessionId};
 use skep_settle::{
     proof::{chain, link},
     session::{self, Input, step},
@@ -23,8 +23,12 @@ use super::{
     proof_key, session_key, step_key,
 };
 use crate::{
-    AgentRecord, Answered, Failure, Market, Signed, answer::Stop, deal::short, identity::agent_key,
+    AgentRecord, Answered, Failure, Market, Signed,
+    answer::Stop,
+    deal::short,
+    identity::agent_key,
     notice,
+    score::{Change, ScoreLine, Scored, load_track, session_fact},
 };
 
 /// How long the gateway may take to end a session: the action under way ends first.
@@ -107,10 +111,13 @@ impl Market {
         record: &SessionRecord,
         ending: Ending,
     ) -> Result<(Session, bool), Failure> {
-        let (load, market) = (load_end(&id, record, &ending), self.clone());
+        let agent = self.agent_record(&record.agent).await?.agent;
+        let (mut load, market) = (load_end(&id, record, &ending), self.clone());
+        load_track(&mut load, &agent.agent_id, &agent.operator, Lock::Exclusive);
+        let operator = agent.operator;
         let ended = self.run(load, vec![], move |turn| match loaded(turn, &id)? {
             over if over.is_over() => Ok((over.view(id), false)),
-            _ => Ok((market.end(turn, &id, &ending)?, true)),
+            _ => Ok((market.end(turn, &id, &ending, &operator)?, true)),
         });
         Ok(ended.await?.value)
     }
@@ -153,7 +160,13 @@ impl Market {
     }
 
     /// Ends a session in a turn: steps that were never stored, the proof, the money.
-    fn end(&self, turn: &mut Turn, id: &SessionId, ending: &Ending) -> Result<Session, Stop> {
+    fn end(
+        &self,
+        turn: &mut Turn,
+        id: &SessionId,
+        ending: &Ending,
+        operator: &Did,
+    ) -> Result<Session, Stop> {
         let mut record = loaded(turn, id)?;
         let ending = match ending {
             // Nothing but the steps that are stored, and perhaps some more.
@@ -187,7 +200,14 @@ impl Market {
         let mut others: OpenSessions = turn.record(&open)?.unwrap_or_default();
         others.ids.retain(|other| other != id);
         turn.put(&open, &others)?;
-        tell(turn, id, &record)?;
+        let fact = match ending {
+            Ending::Proven { proof, bundle } => {
+                session_fact(id, bundle, proof.proof_hash, turn.now())
+            }
+            Ending::Lost { .. } => None,
+        };
+        let line = self.count(turn, Scored { agent: record.agent, operator }, Change::of(fact))?;
+        tell(turn, id, &record, &line)?;
         Ok(record.view(*id))
     }
 
@@ -262,13 +282,22 @@ fn load_end(id: &SessionId, record: &SessionRecord, ending: &Ending) -> Load {
     Load { records, transfers, ..Load::default() }
 }
 
-fn tell(turn: &mut Turn, id: &SessionId, record: &SessionRecord) -> Result<(), Stop> {
+fn tell(
+    turn: &mut Turn,
+    id: &SessionId,
+    record: &SessionRecord,
+    line: &ScoreLine,
+) -> Result<(), Stop> {
     let route = RouteKey::of(id);
-    let told = json!({
+    let mut told = json!({
         "session_id": id, "agent_id": record.agent, "status": record.status,
         "reason": record.reason, "actions": record.actions, "cost_minor": record.cost,
         "head": record.head, "proven": record.proven,
     });
+    let line = serde_json::to_value(line).map_err(|e| Bug(e.to_string()))?;
+    if let (Some(told), Value::Object(line)) = (told.as_object_mut(), line) {
+        told.extend(line);
+    }
     let event = turn.event(&route, "session.closed", &told, &[record.agent])?;
     let agent: Option<AgentRecord> = turn.record(&agent_key(&record.agent))?;
     let agents: Vec<&AgentRecord> = agent.iter().collect();

@@ -25,7 +25,7 @@ use skep_base::{
     AgentId, Asset, Clock, Timestamp, ed25519::SecretKey, id::DealId, time::ManualClock,
 };
 use skep_market::{Failure, Market};
-use skep_settle::{Deal, Policy};
+use skep_settle::{Deal, Policy, SubsidyLimits};
 use skep_store::{OpenError, Options, RecordKey, Room, RouteKey, Store, StoredRecord, Synchronous};
 use skep_testkit::rng::{Rng, is_long, seed_or, seeds_or};
 use skep_wire::settle::{RegisterVerifier, VerificationCallback, engine};
@@ -111,6 +111,7 @@ impl Town {
             deposit_bps: [0, 500][rng.below(2) as usize],
             remainder_multiple: [1, 4][rng.below(2) as usize],
             auto_approve_units_max: 50,
+            subsidy: SubsidyLimits::default(),
             review_deadline_s: [None, None, Some(7200)][rng.below(3) as usize],
         };
         let market = open(&path, &clock, policy.clone()).await;

@@ -105,6 +105,16 @@ on_both_engines! {
         f.audit_is_clean().await;
     }
 
+    async fn nobodys_score_is_spoilt_by_a_strangers_escrow(f: Fixture) {
+        let (ann, ben) = f.two().await;
+        // Ben has never heard of it.
+        let id = held(&f, &ann, &ben, 1).await;
+        f.clock.set(f.market.hire_escrow(id).await.unwrap().refund_at.unwrap());
+        assert_eq!(word(f.market.escrow_timeout(id).await), "Refunded not_delivered");
+        let (track, _) = f.market.track_record(&ben.id()).await.unwrap();
+        assert_eq!(track.facts, 0);
+    }
+
     async fn nobodys_inbox_is_filled_by_a_strangers_escrow(f: Fixture) {
         let (ann, ben) = f.two().await;
         let told = async |who: &Person| {

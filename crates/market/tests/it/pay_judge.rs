@@ -123,6 +123,14 @@ impl World {
         self.market.countersign(word, None).await.unwrap();
     }
 
+    /// How many of Ann's hires count for her score, how many of them well, and cents.
+    async fn counted(&self) -> (u64, u64, u64) {
+        let (track, _) = self.market.track_record(&self.ann.id()).await.unwrap();
+        let report = self.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
+        assert!(report.is_clean(), "{report:#?}");
+        (track.totals.ap2, track.totals.ap2_ok, track.totals.released_cents)
+    }
+
     async fn refunds_despite_pass(&self) -> u32 {
         self.market.agent(&self.ben.id().to_string()).await.unwrap().refunds_despite_pass
     }
@@ -151,6 +159,7 @@ on_both_engines! {
         assert_eq!(w.success_rate().await, None, "nor does what went back buy a good word");
         assert_eq!(w.reputation().await.last_30d_hire_count, Some(0));
         assert_eq!(w.refunds_despite_pass().await, 1);
+        assert_eq!(w.counted().await, (0, 0, 0), "nor for her score");
         assert_eq!(f.balance(&w.ben).await, "2000000/0/0");
         let kinds = f.kinds().await;
         assert_eq!(kinds.iter().filter(|kind| *kind == "receipt.judged").count(), 1);
@@ -170,6 +179,7 @@ on_both_engines! {
         assert!(after.findings.platform.unwrap().failed());
         assert_eq!(w.success_rate().await, Some(0.0));
         assert_eq!(w.refunds_despite_pass().await, 0);
+        assert_eq!(w.counted().await, (1, 0, 0));
     }
 
     async fn silence_after_good_work_is_counted_too(f: Fixture) {
@@ -204,6 +214,7 @@ on_both_engines! {
         let paid = w.reputation().await;
         assert_eq!((paid.last_30d_hire_count, paid.success_rate), (Some(1), Some(1.0)));
         assert_eq!(after.escrow.as_deref(), Some("RELEASED"));
+        assert_eq!(w.counted().await, (1, 1, 2));
         assert_eq!(f.balance(&w.ann).await, "20000/0/0");
         f.audit_is_clean().await;
     }

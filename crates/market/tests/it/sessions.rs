@@ -101,6 +101,7 @@ impl Fake {
         });
         let picture = asked.act.screenshot.then(|| b"png".to_vec());
         let outcome = Outcome {
+            url: asked.act.url.clone(),
             data: json!({ "n": asked.index }),
             screenshot: picture,
             error,
@@ -254,6 +255,49 @@ on_both_engines! {
         let kinds = r.f.kinds().await;
         assert_eq!(kinds.iter().filter(|kind| *kind == "session.action").count(), 4);
         r.f.audit_is_clean().await;
+    }
+
+    async fn only_what_was_proven_and_done_somewhere_counts(f: Fixture) {
+        let r = Room::new(f).await;
+        let counted = async || {
+            let (track, _) = r.market.track_record(&r.ann.id()).await.unwrap();
+            (track.totals.conduit, track.totals.conduit_ok, track.totals.proofs)
+        };
+        // Completed; failed; only waited, nowhere; lost with its gateway.
+        for (failed, act, so_far) in [
+            (None, go(1), (1, 1, 1)),
+            (Some("enough"), go(1), (2, 1, 2)),
+            (None, Act::new(ActionType::Wait), (2, 1, 2)),
+        ] {
+            let id = r.open(5000).await.session_id;
+            r.act(id, act).await.unwrap();
+            r.close(id, failed).await.unwrap();
+            assert_eq!(counted().await, so_far);
+        }
+        let id = r.open(5000).await.session_id;
+        r.act(id, go(1)).await.unwrap();
+        r.fake.forget();
+        r.close(id, None).await.unwrap();
+        assert_eq!(counted().await, (2, 1, 2));
+        let facts = r.market.facts(&r.ann.id(), None, 9).await.unwrap();
+        let proof = r.market.session_proof(&r.ann.id(), facts[1].source.parse().unwrap()).await;
+        assert_eq!(facts[1].proof, Some(proof.unwrap().proof_hash));
+        r.f.audit_is_clean().await;
+        let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
+        assert!(report.is_clean() && report.facts == 2, "{report:#?}");
+    }
+
+    async fn a_tier_that_was_earned_allows_more(f: Fixture) {
+        let r = Room::new(f).await;
+        let click = Act { selector: Some("a".to_owned()), ..Act::new(ActionType::Click) };
+        for _ in 0..10 {
+            let id = r.open(5000).await.session_id;
+            assert!(r.act(id, click.clone()).await.is_err());
+            r.act(id, go(1)).await.unwrap();
+            r.close(id, None).await.unwrap();
+        }
+        let id = r.open(5000).await.session_id;
+        r.act(id, click).await.unwrap();
     }
 
     async fn what_is_refused_changes_nothing_and_costs_nothing(f: Fixture) {

@@ -15,6 +15,7 @@ fn offer(cents: i64) -> Offer {
         deadline: None,
         criteria: Hints { url: Some("https://example.org/".to_owned()), ..Hints::default() },
         options: DealOptions::default(),
+        requires_benchmark: false,
     }
 }
 
@@ -98,11 +99,11 @@ fn the_hash_of_the_terms_is_what_other_programs_compute() {
     let messages = [json!({"z": 1, "a": "ü"}), json!({"response_status": "ACCEPTED"})];
     let document = document(&messages);
     let text = skep_base::json::to_string(&document).unwrap();
-    expect_test::expect![[r#"{"accepted_at":"2026-11-15T09:00:00.000Z","agreed":{"auto_approve":false,"criteria":{"type":"http","url":"https://example.org/"},"deadline":"2026-11-22T09:00:00.000Z","description":"find it","dispute_window_s":0,"price":{"amount":"300.00","amount_minor":"30000","asset":"USD"},"review_deadline_s":null,"service_type":"research","stake":{"buyer_share_bps":5000,"fee_cap_bps":0,"fee_reserved":"0","hold":"30000","modifier_e4":10000,"policy":"on_release","price":"30000","remainder":"0","subsidy":"0","verifier_price":"0"},"timeout_s":1800,"verifier":null},"negotiation_id":"01a1de6f-5280-7f69-833b-5a9a75965400","provider":"0x0202020202020202020202020202020202020202","request":{"a":"ü","z":1},"requester":"0x0101010101010101010101010101010101010101","responses":[{"response_status":"ACCEPTED"}],"vcap_version":"1.0"}"#]].assert_eq(&text);
+    expect_test::expect![[r#"{"accepted_at":"2026-11-15T09:00:00.000Z","agreed":{"auto_approve":false,"criteria":{"type":"http","url":"https://example.org/"},"deadline":"2026-11-22T09:00:00.000Z","description":"find it","dispute_window_s":0,"price":{"amount":"300.00","amount_minor":"30000","asset":"USD"},"review_deadline_s":null,"service_type":"research","stake":{"buyer_share_bps":5000,"effective_modifier_e4":10000,"fee_cap_bps":0,"fee_reserved":"0","hold":"30000","modifier_e4":10000,"policy":"on_release","price":"30000","remainder":"0","subsidy":"0","verifier_price":"0"},"timeout_s":1800,"verifier":null},"negotiation_id":"01a1de6f-5280-7f69-833b-5a9a75965400","provider":"0x0202020202020202020202020202020202020202","request":{"a":"ü","z":1},"requester":"0x0101010101010101010101010101010101010101","responses":[{"response_status":"ACCEPTED"}],"vcap_version":"1.0"}"#]].assert_eq(&text);
     let hash = hash(&document).unwrap();
     assert_eq!(
         hash.to_string(),
-        "a713aad710fec5c7dc24d076867570ec5c7b25cf85cecdcb8fd82d903f862c29"
+        "08a3a2ea46440ddf8c577b62be49bdfca741f0b183e5f27162b69cb95e356665"
     );
     assert_eq!(release_condition(&hash), format!("vcap:terms:sha256:{hash}"));
 }
@@ -132,6 +133,7 @@ fn every_agreed_term_is_in_the_hash() {
         description: "other".to_owned(),
         deadline: Some(now()),
         criteria: Hints::default(),
+        requires_benchmark: false,
         options: DealOptions {
             remainder_policy: Some(RemainderPolicy::Advance),
             dispute_window_s: Some(1),

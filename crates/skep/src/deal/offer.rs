@@ -231,9 +231,11 @@ impl Request {
                 budget_amount_minor: Some(price.amount),
                 requirements: None,
                 deadline_utc: terms.deadline,
+                requires_benchmark: None,
             },
             verification_hints: terms.hints,
             metadata: metadata_of(terms.options, self.metadata),
+            requires_benchmark: None,
         })
     }
 }

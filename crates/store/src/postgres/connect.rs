@@ -29,6 +29,12 @@ pub(super) async fn prepare(url: &str) -> Result<Config, OpenError> {
     Ok(config)
 }
 
+/// The settings for the pool of a database whose schema this program knows. Nothing is changed.
+pub(super) async fn known(url: &str) -> Result<Config, OpenError> {
+    reader(url).await.map(drop)?;
+    parse(url)
+}
+
 /// A connection that may only look, and only at a schema that this program knows.
 pub(super) async fn reader(url: &str) -> Result<Client, OpenError> {
     let client = connect(&parse(url)?).await?;

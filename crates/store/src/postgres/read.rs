@@ -105,6 +105,20 @@ impl Postgres {
         client.query(&statement, params).await.map_err(unavailable)
     }
 
+    pub(crate) async fn records_of_kind(
+        &self,
+        kind: &'static str,
+        after: String,
+        limit: usize,
+    ) -> Result<Vec<(String, StoredRecord)>, StoreError> {
+        let sql = "select id, version, body from records
+                   where route_key > $1 and kind = $2 and id = route_key
+                   order by route_key limit $3";
+        let rows = self.ask(sql, &[&after, &kind, &(limit as i64)]).await?;
+        let stored = |row: &Row| StoredRecord { version: row.get(1), body: row.get(2) };
+        Ok(rows.iter().map(|row| (row.get(0), stored(row))).collect())
+    }
+
     pub(crate) async fn record(&self, key: RecordKey) -> Result<Option<StoredRecord>, StoreError> {
         let sql = "select version, body from records
                    where route_key = $1 and kind = $2 and id = $3";

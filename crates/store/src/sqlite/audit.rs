@@ -24,19 +24,25 @@ impl Sqlite {
 
 /// Audits a file beside whoever writes it, without its lock.
 pub(crate) fn audit_file(path: &Path, progress: Progress) -> Result<Report, OpenError> {
-    if !path.exists() {
-        let reason = "there is no such file".to_owned();
-        return Err(OpenError::BadUrl { url: path.display().to_string(), reason });
-    }
     let settings = Settings { path: path.to_owned(), synchronous: Synchronous::Full };
-    let conn = connect_reader(&settings).map_err(failed)?;
+    let conn = reader(&settings)?;
+    conn.execute_batch("begin").map_err(failed)?;
+    audit(&conn, progress).map_err(failed)
+}
+
+/// A connection that only looks, at a file that is there and whose schema is known.
+pub(super) fn reader(settings: &Settings) -> Result<Connection, OpenError> {
+    if !settings.path.exists() {
+        let reason = "there is no such file".to_owned();
+        return Err(OpenError::BadUrl { url: settings.path.display().to_string(), reason });
+    }
+    let conn = connect_reader(settings).map_err(failed)?;
     let applied: Vec<(i64, String)> = conn
         .prepare("select number, fingerprint from schema_migrations order by number")
         .and_then(|mut s| s.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect())
         .map_err(failed)?;
     migrate::pending(migrate::SQLITE, &applied)?;
-    conn.execute_batch("begin").map_err(failed)?;
-    audit(&conn, progress).map_err(failed)
+    Ok(conn)
 }
 
 fn audit(conn: &Connection, mut progress: Progress) -> rusqlite::Result<Report> {

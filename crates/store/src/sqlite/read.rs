@@ -9,7 +9,7 @@ use skep_base::{
 };
 
 use super::{
-    READ_AGE_MAX, Sqlite,
+    AUDIT_AGE_MAX, READ_AGE_MAX, Sqlite,
     apply::{account, amount, hash, parsed, record, stored_transfer, transfer_row},
 };
 use crate::{
@@ -37,6 +37,26 @@ impl Sqlite {
     ) -> Result<Vec<Option<StoredRecord>>, StoreError> {
         self.read(READ_AGE_MAX, move |conn| keys.iter().map(|key| record(conn, key)).collect())
             .await
+    }
+
+    pub(crate) async fn records_of_kind(
+        self: &Arc<Self>,
+        kind: &'static str,
+        after: String,
+        limit: usize,
+    ) -> Result<Vec<(String, StoredRecord)>, StoreError> {
+        self.read(AUDIT_AGE_MAX, move |conn| {
+            conn.prepare_cached(
+                "select id, version, body from records
+                 where route_key > ?1 and kind = ?2 and id = route_key
+                 order by route_key limit ?3",
+            )?
+            .query_map((after, kind, limit as i64), |row| {
+                Ok((row.get(0)?, StoredRecord { version: row.get(1)?, body: row.get(2)? }))
+            })?
+            .collect()
+        })
+        .await
     }
 
     pub(crate) async fn look(

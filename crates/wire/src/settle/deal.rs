@@ -67,9 +67,9 @@ impl RefundReason {
             RefundReason::VerificationFailed
             | RefundReason::Rejected
             | RefundReason::DeliveryFailed
-            | RefundReason::DeadlineMissed
-            | RefundReason::CancelledByProvider => true,
-            RefundReason::CancelledByRequester
+            | RefundReason::DeadlineMissed => true,
+            RefundReason::CancelledByProvider
+            | RefundReason::CancelledByRequester
             | RefundReason::Agreed
             | RefundReason::ReviewDeadline => false,
         }
@@ -255,15 +255,19 @@ pub struct Standing {
     pub subscription: Option<String>,
     /// Whether the platform fronts a fifth of the hold (decision 11).
     pub subsidised: bool,
+    /// The part that is really held, where a score says so.
+    #[serde(skip)]
+    pub effective_e4: Option<u16>,
 }
 
 impl Standing {
     /// The part of a price that is really held: all of it while nobody knows the provider
     /// (decision 8).
     pub fn effective_modifier_e4(&self) -> u16 {
-        match self.tier {
-            Tier::Unverified => 10_000,
-            _ => self.modifier_e4,
+        match (self.effective_e4, self.tier) {
+            (Some(effective), _) => effective,
+            (None, Tier::Unverified) => 10_000,
+            (None, _) => self.modifier_e4,
         }
     }
 }
@@ -272,7 +276,8 @@ impl Default for Standing {
     /// Of somebody unknown: everything is held.
     fn default() -> Standing {
         let (modifier_e4, tier) = (10_000, Tier::Unverified);
-        Standing { modifier_e4, tier, subscription: None, subsidised: false }
+        let (subscription, subsidised, effective_e4) = (None, false, None);
+        Standing { modifier_e4, tier, subscription, subsidised, effective_e4 }
     }
 }
 

@@ -62,6 +62,17 @@ pub struct EscrowHold {
     /// What the platform fronts of the hold (decision 11).
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub subsidy_minor: Amount,
+    /// Which part of a price the provider's score asks to be held, in 1/10000 (SwarmScore 12.1).
+    #[serde(default = "whole")]
+    pub modifier_e4: u16,
+    /// And which part is held: all of it while a dispute is open, for example.
+    #[serde(default = "whole")]
+    pub effective_modifier_e4: u16,
+}
+
+/// Everything is held.
+fn whole() -> u16 {
+    10_000
 }
 
 /// What a settlement rests on.

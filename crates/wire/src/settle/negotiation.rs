@@ -80,6 +80,9 @@ pub struct WorkRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub deadline_utc: Option<Timestamp>,
+    /// Only with a provider that holds a benchmark (SwarmScore 12.3).
+    #[serde(default, alias = "requiresBenchmark", skip_serializing_if = "Option::is_none")]
+    pub requires_benchmark: Option<bool>,
 }
 
 /// Who carries what a hold below the whole price leaves open (decision 9).
@@ -155,6 +158,16 @@ pub struct NegotiationRequest {
     pub verification_hints: Option<Hints>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
+    /// Only with a provider that holds a benchmark (SwarmScore 12.3); in `request` too.
+    #[serde(default, alias = "requiresBenchmark", skip_serializing_if = "Option::is_none")]
+    pub requires_benchmark: Option<bool>,
+}
+
+impl NegotiationRequest {
+    /// Whether only a holder of a benchmark may take this.
+    pub fn requires_benchmark(&self) -> bool {
+        [self.requires_benchmark, self.request.requires_benchmark].contains(&Some(true))
+    }
 }
 
 /// What a side says to the offer on the table.

@@ -19,7 +19,8 @@ use crate::{
     deal::settlement_record_key,
     hire::{ReceiptRecord, load_judged, paid_out, receipt_key},
     identity::agent_key,
-    pay::judge,
+    pay::{judge, sides::Sides},
+    score::escrow_fact,
 };
 
 #[derive(Debug, Deserialize)]
@@ -131,6 +132,8 @@ impl Market {
             return self.hire_escrow(id).await;
         }
         let mut load = load_end(&known);
+        let sides = self.sides_of(&known).await?;
+        sides.load(&mut load);
         let mut counted = None;
         if let Some(delivered) = &known.delivered {
             let receipt: Option<ReceiptRecord> =
@@ -153,7 +156,7 @@ impl Market {
                 }
                 counted.iter().try_for_each(|receipt_id| paid_out(turn, receipt_id))?;
             }
-            let receipt = market.close_escrow(turn, &mut record, ending)?;
+            let receipt = market.close_escrow(turn, &mut record, ending, &sides)?;
             Ok(record.view(Some(receipt)))
         });
         Ok(ended.await?.value)
@@ -164,6 +167,7 @@ impl Market {
         turn: &mut Turn,
         record: &mut HireEscrowRecord,
         ending: Ending,
+        sides: &Sides,
     ) -> Result<SettlementReceipt, Stop> {
         let stepped = step(record.state, ending.input());
         record.state = stepped.map_err(|_| EscrowRefusal::Over)?;
@@ -184,7 +188,12 @@ impl Market {
             Ending::Released => "escrow.released",
             _ => "escrow.refunded",
         };
-        announce(turn, record, kind)?;
+        let fact = match ending {
+            Ending::Released => escrow_fact(record.id, &record.terms, turn.now()),
+            _ => None,
+        };
+        let line = sides.count(self, turn, fact)?;
+        announce(turn, record, kind, line)?;
         Ok(receipt)
     }
 }

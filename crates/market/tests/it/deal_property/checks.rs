@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skep_base::{AgentId, Amount, Asset, id::DealId};
 use skep_market::AgentRecord;
-use skep_settle::{Deal, escrow};
+use skep_settle::{Deal, deal::Method, escrow};
 use skep_store::{Account, AccountId, Purpose, RecordKey, RouteKey, StoredRecord};
 use skep_wire::settle::{
     NewVerifierKey, RemainderPolicy, ReviewStatus, Role, SettlementReceipt, VerificationStatus,
@@ -25,7 +25,8 @@ const CLOSINGS: [&str; 5] = [
 const DEBTS: [&str; 5] =
     ["remainder", "subsidy_repaid", "advance_back", "fee_owed", "deposit_owed"];
 /// What the usual number of seeds must come to.
-pub(super) const WANTED: [&str; 20] = [
+pub(super) const WANTED: [&str; 21] = [
+    "a score",
     "a debt",
     "a deposit that was lost",
     "a deposit that was returned",
@@ -431,6 +432,37 @@ impl Town {
             }
         }
         let report = self.market().store().audit(Box::new(|_, _| {})).await.unwrap();
-        if report.is_clean() { Ok(()) } else { Err(format!("{report:#?}")) }
+        if !report.is_clean() {
+            return Err(format!("{report:#?}"));
+        }
+        self.scores_are_right().await
+    }
+
+    /// Everybody's track record follows from the log, and from the deals themselves.
+    async fn scores_are_right(&mut self) -> Result<(), String> {
+        let report = self.market().recompute_scores(Box::new(|_, _| {})).await.unwrap();
+        if !report.is_clean() {
+            return Err(format!("{report:#?}"));
+        }
+        let deals = self.agreed().await;
+        for person in 0..self.people.len() {
+            let who = self.people[person].id();
+            let (track, _) = self.market().track_record(&who).await.unwrap();
+            let paid = deals.iter().filter(|(deal, _)| {
+                deal.provider == who
+                    && deal.requester_operator != deal.provider_operator
+                    && deal.escrow == escrow::State::Released
+                    && deal.closed.is_some_and(|c| c.method != Method::SelfAttested)
+            });
+            if (track.totals.ap2_ok, track.disputes, track.subsidies_open)
+                != (paid.count() as u64, 0, 0)
+            {
+                return Err(format!("the track record of {who} is wrong: {track:?}"));
+            }
+            if track.totals.ap2_ok > 0 {
+                self.book.reach("a score");
+            }
+        }
+        Ok(())
     }
 }

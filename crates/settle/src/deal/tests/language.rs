@@ -140,6 +140,7 @@ pub fn begin(setup: &str) -> (Deal, Policy) {
         deadline: None,
         criteria,
         options,
+        requires_benchmark: false,
     };
     let terms = Terms::close(&offer, at(0), &policy, &Standing::default()).unwrap();
     let did = |seed| SecretKey::from_seed([seed; 32]).public().did();

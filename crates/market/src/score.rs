@@ -1,0 +1,252 @@
+//! Scores: what counts is counted in the very step that ends it, and what follows from the count
+//! follows in the same write set.
+
+mod count;
+mod esteem;
+mod fact;
+mod gate;
+mod hooks;
+mod recompute;
+mod subsidy;
+
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use skep_base::{AgentId, Did, Timestamp};
+use skep_score::{
+    Totals, Track,
+    parameters::Parameters,
+    track::{Around, Evaluated},
+};
+use skep_store::{Load, Lock, RecordKey, RouteKey, ScoreFact, Turn};
+use skep_wire::score::{BenchmarkEvent, Evaluator};
+
+pub(crate) use self::{
+    count::{Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact},
+    esteem::{Esteem, tier_of},
+    subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
+};
+pub use self::{
+    fact::fact_of,
+    recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
+};
+use crate::{Failure, Market, answer::Stop, identity::agent_key};
+
+// Both say how long a fact counts: the store to find sums by, the rules to name it.
+const _: () =
+    assert!(skep_store::SCORE_WINDOW.as_millis() == skep_score::track::WINDOW.as_millis());
+
+/// Where an agent's track record is.
+pub(crate) fn score_key(agent: &AgentId) -> RecordKey {
+    RecordKey { route: RouteKey::of(agent), kind: "score", id: agent.to_string() }
+}
+
+/// Where it is written down that an operator answers for fraud (9.7).
+pub(crate) fn operator_score_key(operator: &Did) -> RecordKey {
+    RecordKey::own("operator_score", operator)
+}
+
+/// The list of an agent's benchmark events, each as JSON (14.3). The log is the whole truth.
+pub(crate) fn history_list(agent: &AgentId) -> String {
+    format!("benchmark_history:{agent}")
+}
+
+/// What an operator answers for (9.7).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OperatorScore {
+    /// Until then nobody of it is evaluated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cooldown_until: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revocations: Vec<OperatorRevocation>,
+}
+
+/// A benchmark that was taken for fraud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorRevocation {
+    pub agent_id: AgentId,
+    pub at: Timestamp,
+    pub reason: String,
+    /// Taken back, with the justification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reversed: Option<String>,
+}
+
+impl OperatorScore {
+    pub fn in_cooldown(&self, now: Timestamp) -> bool {
+        self.cooldown_until.is_some_and(|until| now < until)
+    }
+}
+
+/// Whose track record it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored<'a> {
+    pub(crate) agent: AgentId,
+    /// The one whose record was loaded with the agent's.
+    pub(crate) operator: &'a Did,
+}
+
+/// The part of an agent's record that says whether it has a key: the rest is long.
+#[derive(Debug, Deserialize)]
+struct Keyed {
+    agent: KeyedAgent,
+}
+
+#[derive(Debug, Deserialize)]
+struct KeyedAgent {
+    #[serde(default)]
+    current_key: Option<IgnoredAny>,
+}
+
+/// Adds what counting touches: the track record, what was counted before the window, and whether
+/// the operator is in its cool-down. The agent's own record must be loaded too.
+pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock: Lock) {
+    load.records.push((score_key(agent), lock));
+    load.records.push((operator_score_key(operator), Lock::None));
+    load.facts.push(*agent);
+}
+
+/// The track record of a turn that loaded it.
+pub(crate) fn track_of(turn: &Turn, agent: &AgentId) -> Result<Track, Stop> {
+    Ok(turn.record(&score_key(agent))?.unwrap_or_default())
+}
+
+/// What was counted before the window.
+pub(crate) fn base_of(turn: &Turn, agent: &AgentId) -> Result<Totals, Stop> {
+    Ok(fact::totals(turn.base_totals(agent)?))
+}
+
+impl Scored<'_> {
+    fn has_key(&self, turn: &Turn) -> Result<bool, Stop> {
+        let known: Option<Keyed> = turn.record(&agent_key(&self.agent))?;
+        Ok(known.is_some_and(|known| known.agent.current_key.is_some()))
+    }
+
+    fn in_cooldown(&self, turn: &Turn) -> Result<bool, Stop> {
+        let known: Option<OperatorScore> = turn.record(&operator_score_key(self.operator))?;
+        Ok(known.is_some_and(|known| known.in_cooldown(turn.now())))
+    }
+
+    /// What a score depends on besides the track record.
+    pub(crate) fn around<'a>(
+        &self,
+        turn: &Turn,
+        base: &'a Totals,
+        parameters: &'a Parameters,
+    ) -> Result<Around<'a>, Stop> {
+        let (has_key, cooldown) = (self.has_key(turn)?, self.in_cooldown(turn)?);
+        Ok(Around { now: turn.now(), base, has_key, cooldown, parameters })
+    }
+}
+
+impl Market {
+    /// The minimums that hold now.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &Parameters::SPEC
+    }
+
+    /// Counts what a step has changed, and gives what the step's event says of it.
+    pub(crate) fn count(
+        &self,
+        turn: &mut Turn,
+        who: Scored<'_>,
+        change: Change,
+    ) -> Result<ScoreLine, Stop> {
+        if change.is_nothing() {
+            return Ok(ScoreLine::default());
+        }
+        let mut track = track_of(turn, &who.agent)?;
+        let mut line = change.line(who.agent);
+        change.apply(&mut track);
+        if let Some(fact) = &mut line.counted {
+            let n = track.count(&who.agent, fact);
+            turn.add_fact(fact::row(who.agent, n, fact, &track));
+        }
+        self.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
+        turn.put(&score_key(&who.agent), &track)?;
+        Ok(line)
+    }
+
+    /// Looks at everything that follows from the numbers, and tells what has changed. Whoever asks
+    /// writes the track record.
+    pub(crate) fn evaluate(
+        &self,
+        turn: &mut Turn,
+        who: Scored<'_>,
+        track: &mut Track,
+        evaluator: Evaluator,
+    ) -> Result<Evaluated, Stop> {
+        let had_heartbeat = track.has_heartbeat();
+        let base = base_of(turn, &who.agent)?;
+        let around = who.around(turn, &base, self.parameters())?;
+        let evaluated = track.evaluate(&around, evaluator);
+        if let Some(from) = evaluated.promoted_from {
+            let told = serde_json::json!({
+                "agent_id": who.agent, "from": from, "tier": track.tier,
+            });
+            turn.event(&RouteKey::of(who.agent), "tier.promoted", &told, &[who.agent])?;
+        }
+        if let Some(event) = &evaluated.event {
+            tell_benchmark(turn, &who.agent, event)?;
+        }
+        if track.has_heartbeat() && !had_heartbeat {
+            hooks::heartbeat_begins(turn, &who.agent)?;
+        }
+        let to_show = track.to_show(&evaluated.score);
+        if to_show != track.shown {
+            track.shown = to_show;
+            hooks::search_changed(turn, &who.agent, to_show)?;
+        }
+        Ok(evaluated)
+    }
+
+    /// An agent's track record, with what was counted before the window that ends now.
+    pub async fn track_record(&self, agent: &AgentId) -> Result<(Track, Totals), Failure> {
+        let track: Option<Track> = self.read(score_key(agent)).await?;
+        let Some(track) = track else { return Ok(Default::default()) };
+        let since = self.store.now().await?.minus(skep_store::SCORE_WINDOW);
+        let base = self.store.score_base(*agent, since).await?;
+        Ok((track, fact::totals(base)))
+    }
+
+    /// What became of an agent's benchmark, newest first (14.3).
+    pub async fn benchmark_history(
+        &self,
+        agent: &AgentId,
+        limit: usize,
+    ) -> Result<Vec<BenchmarkEvent>, Failure> {
+        let listed = self.store.listed_latest(&history_list(agent), None, limit).await?;
+        let event = |listed: &skep_store::Listed| serde_json::from_str(&listed.member).ok();
+        Ok(listed.iter().filter_map(event).collect())
+    }
+
+    /// An agent's facts, newest first, before the time and number of an earlier page's last one.
+    pub async fn facts(
+        &self,
+        agent: &AgentId,
+        before: Option<(Timestamp, i64)>,
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, Failure> {
+        Ok(self.store.score_facts_latest(*agent, before, limit).await?)
+    }
+}
+
+/// Writes down what became of a benchmark: the event, and a line of the agent's history.
+pub(crate) fn tell_benchmark(
+    turn: &mut Turn,
+    agent: &AgentId,
+    event: &BenchmarkEvent,
+) -> Result<(), Stop> {
+    let line = serde_json::to_string(event).map_err(|e| skep_store::Bug(e.to_string()))?;
+    turn.enlist(&history_list(agent), line);
+    let told = BenchmarkChanged { agent_id: *agent, event };
+    turn.event(&RouteKey::of(agent), "benchmark.changed", &told, &[*agent])?;
+    Ok(())
+}
+
+/// What the log says of a benchmark.
+#[derive(Debug, Serialize)]
+struct BenchmarkChanged<'a> {
+    agent_id: AgentId,
+    #[serde(flatten)]
+    event: &'a BenchmarkEvent,
+}

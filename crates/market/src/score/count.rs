@@ -1,0 +1,194 @@
+//! What counts and what does not, for every way in which work can end.
+
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp, id::SessionId};
+use skep_score::{Dimension, Fact, Track};
+use skep_settle::{
+    Deal, agreement,
+    deal::{Closed, Method},
+    escrow,
+};
+use skep_wire::{
+    conduit::{SessionBundle, SessionStatus},
+    hire::EscrowTerms,
+};
+
+/// What happened to an agent's open disputes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Turned {
+    Opened,
+    Closed,
+}
+
+/// What one step changes in a track record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) fact: Option<Fact>,
+    pub(crate) dispute: Option<Turned>,
+    /// Of a deal in which the platform fronts a part.
+    pub(crate) subsidy: Option<Turned>,
+}
+
+/// What an event says of a track record: enough to make it again from the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScoreLine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scored: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counted: Option<Fact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dispute: Option<Turned>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subsidy: Option<Turned>,
+}
+
+impl Change {
+    pub(crate) fn of(fact: Option<Fact>) -> Change {
+        Change { fact, ..Change::default() }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Change::default()
+    }
+
+    /// The fact's time is settled when it is counted.
+    pub(super) fn line(&self, agent: AgentId) -> ScoreLine {
+        let Change { fact, dispute, subsidy } = self.clone();
+        ScoreLine { scored: Some(agent), counted: fact, dispute, subsidy }
+    }
+
+    /// All but the fact.
+    pub(super) fn apply(&self, track: &mut Track) {
+        turn_count(&mut track.disputes, self.dispute);
+        turn_count(&mut track.subsidies_open, self.subsidy);
+    }
+}
+
+pub(super) fn turn_count(count: &mut u32, turned: Option<Turned>) {
+    *count = match turned {
+        Some(Turned::Opened) => count.saturating_add(1),
+        Some(Turned::Closed) => count.saturating_sub(1),
+        None => *count,
+    };
+}
+
+/// What a step of a deal means for its provider, given how it stood before. The requester is never
+/// scored by a deal, and a deal within one operator counts for nobody.
+pub(crate) fn deal_change(before: (agreement::State, escrow::State), deal: &Deal) -> Change {
+    let closes = before.1 == escrow::State::Held && deal.escrow != escrow::State::Held;
+    let ends_subsidy = closes && !deal.terms.stake.subsidy.is_zero();
+    let mut change =
+        Change { subsidy: ends_subsidy.then_some(Turned::Closed), ..Change::default() };
+    if deal.requester_operator == deal.provider_operator {
+        return change;
+    }
+    let is_open = |state| matches!(state, agreement::State::Disputed { open: true });
+    change.dispute = match (is_open(before.0), is_open(deal.agreement)) {
+        (false, true) => Some(Turned::Opened),
+        (true, false) => Some(Turned::Closed),
+        _ => None,
+    };
+    if closes {
+        change.fact = deal.closed.and_then(|closed| deal_fact(deal, closed));
+    }
+    change
+}
+
+fn deal_fact(deal: &Deal, closed: Closed) -> Option<Fact> {
+    // Decision 26: the provider's own word is no evidence.
+    if closed.method == Method::SelfAttested || deal.terms.price.amount.is_zero() {
+        return None;
+    }
+    let attempt = closed.attempt.and_then(|n| deal.attempt(n));
+    let ok = match deal.escrow {
+        escrow::State::Released if closed.released.is_zero() => return None,
+        escrow::State::Released => true,
+        // A refund on the requester's word alone costs the requester nothing.
+        escrow::State::Refunded(reason) => {
+            let own_word = attempt.is_some_and(|a| a.verifier == Some(deal.requester));
+            if own_word || !reason.is_providers_fault() {
+                return None;
+            }
+            false
+        }
+        escrow::State::Held => return None,
+    };
+    Some(Fact {
+        dimension: Dimension::Ap2,
+        source: deal.id.to_string(),
+        ok,
+        released_cents: cents(closed.released, deal.terms.price.asset),
+        counterparty: Some(deal.requester),
+        proof: attempt.and_then(|attempt| attempt.proof.as_ref()).map(|proof| proof.hash),
+        at: closed.at,
+    })
+}
+
+/// A hire's escrow that was paid out. Other ends do not count here: a refund after a delivery is
+/// the buyer's word, and whether the seller took the hire at all is the buyer's word too, since
+/// anybody can pay into an escrow for a stranger.
+pub(crate) fn escrow_fact(id: impl ToString, terms: &EscrowTerms, at: Timestamp) -> Option<Fact> {
+    hire_fact(id, terms, true, at)
+}
+
+/// A hire's escrow that was refunded, and whose result the platform itself has found bad.
+pub(crate) fn judged_fact(id: impl ToString, terms: &EscrowTerms, at: Timestamp) -> Option<Fact> {
+    hire_fact(id, terms, false, at)
+}
+
+fn hire_fact(id: impl ToString, terms: &EscrowTerms, ok: bool, at: Timestamp) -> Option<Fact> {
+    // Whoever pays itself has hired nobody.
+    if terms.amount.is_zero() || [terms.seller, terms.payee].contains(&terms.buyer) {
+        return None;
+    }
+    let released = if ok { terms.amount } else { Amount::ZERO };
+    Some(Fact {
+        dimension: Dimension::Ap2,
+        source: id.to_string(),
+        ok,
+        released_cents: cents(released, Asset::USDC),
+        counterparty: Some(terms.buyer),
+        proof: None,
+        at,
+    })
+}
+
+/// A session whose proof was checked, if something was done on some host in it.
+pub(crate) fn session_fact(
+    id: &SessionId,
+    bundle: &SessionBundle,
+    proof: Hash32,
+    at: Timestamp,
+) -> Option<Fact> {
+    let ok = match bundle.status {
+        SessionStatus::Completed => true,
+        SessionStatus::Failed => false,
+        _ => return None,
+    };
+    bundle.action_log.iter().any(is_on_a_host).then(|| Fact {
+        dimension: Dimension::Conduit,
+        source: id.to_string(),
+        ok,
+        released_cents: 0,
+        counterparty: None,
+        proof: Some(proof),
+        at,
+    })
+}
+
+/// Whether an action was done at an address of the web.
+fn is_on_a_host(action: &serde_json::Value) -> bool {
+    let url = action.get("url").and_then(|url| url.as_str()).unwrap_or_default();
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty())
+}
+
+/// Decision 38: US cents, rounded down; other money is not compared.
+fn cents(amount: Amount, asset: Asset) -> u64 {
+    if ![Asset::USD, Asset::USDC].contains(&asset) {
+        return 0;
+    }
+    let per_cent = 10_i64.pow(asset.exponent().saturating_sub(2));
+    u64::try_from(amount.minor() / per_cent).unwrap_or_default()
+}

@@ -1,0 +1,57 @@
+//! What a track record is worth where money is at stake (decisions 8 and 11).
+
+use skep_score::{Track, money::modifier_e4};
+use skep_store::Turn;
+use skep_wire::settle::{Standing, Tier};
+
+use super::{Scored, base_of, track_of};
+use crate::{Market, answer::Stop, deal::standing_key};
+
+/// How a provider stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Esteem {
+    pub(crate) standing: Standing,
+    /// An operator of a test has said so; the score is not asked.
+    pub(crate) is_word: bool,
+}
+
+/// Whether an operator's word says more than a subscription.
+fn says_all(word: &Standing) -> bool {
+    let nothing = Standing::default();
+    (word.modifier_e4, word.tier, word.subsidised)
+        != (nothing.modifier_e4, nothing.tier, nothing.subsidised)
+}
+
+/// The tier of a track record, or the operator's word of a test.
+pub(crate) fn tier_of(word: Option<&Standing>, track: &Track) -> Tier {
+    word.filter(|word| says_all(word)).map_or(track.tier, |word| word.tier)
+}
+
+impl Market {
+    /// How an agent stands in a turn that loaded its track record and its standing.
+    pub(crate) fn esteem(&self, turn: &Turn, who: Scored<'_>) -> Result<Esteem, Stop> {
+        let word: Option<Standing> = turn.record(&standing_key(&who.agent))?;
+        if let Some(word) = word.as_ref().filter(|word| says_all(word)) {
+            return Ok(Esteem { standing: word.clone(), is_word: true });
+        }
+        let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
+        let around = who.around(turn, &base, self.parameters())?;
+        let (_, score) = track.score(&around);
+        let effective = track.effective_modifier_e4(&score, around.cooldown);
+        let standing = Standing {
+            modifier_e4: modifier_e4(score.value()),
+            effective_e4: Some(effective),
+            tier: track.tier,
+            subscription: word.and_then(|word| word.subscription),
+            subsidised: self.is_new(&track),
+        };
+        Ok(Esteem { standing, is_word: false })
+    }
+
+    /// Whether the platform fronts a part of this provider's next hold. Those under way count as
+    /// settled, so that many at once are not more than so many.
+    pub(crate) fn is_new(&self, track: &Track) -> bool {
+        let taken = track.totals.ap2.saturating_add(u64::from(track.subsidies_open));
+        taken < u64::from(self.policy.subsidy.deals)
+    }
+}

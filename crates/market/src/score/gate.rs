@@ -1,0 +1,30 @@
+//! 12.3: a requester may ask for a provider that holds a benchmark.
+
+use skep_score::compute::gaps;
+use skep_store::Turn;
+use skep_wire::{problem::BenchmarkGap, score::BenchmarkTier};
+
+use super::{Scored, base_of, track_of};
+use crate::{DealRefusal, Market, answer::Stop};
+
+impl Market {
+    /// The benchmark must be held, and the score must still be good for it.
+    pub(crate) fn require_benchmark(&self, turn: &Turn, who: Scored<'_>) -> Result<(), Stop> {
+        let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
+        let parameters = self.parameters();
+        let around = who.around(turn, &base, parameters)?;
+        let (input, score) = track.score(&around);
+        let holds = track.held() != BenchmarkTier::None;
+        if holds && score.tier != BenchmarkTier::None {
+            return Ok(());
+        }
+        let mut qualification_gaps = gaps(&input, &score, parameters);
+        if !holds && qualification_gaps.is_empty() {
+            qualification_gaps.push("the benchmark was revoked, or is not granted yet".to_owned());
+        }
+        let (current_score, required_score) = (score.value(), parameters.standard.score);
+        let gap = required_score.saturating_sub(current_score);
+        let reason = BenchmarkGap { current_score, required_score, gap, qualification_gaps };
+        Err(DealRefusal::BenchmarkRequired { reason }.into())
+    }
+}
