@@ -25,5 +25,11 @@ create trigger score_facts_are_never_changed before update or delete on score_fa
 create trigger score_facts_are_never_emptied before truncate on score_facts
     for each statement execute function refuse_change();
 
--- The benchmark that the listing's agent holds: 0 none, 1 standard, 2 elite.
-alter table listings add column benchmark bigint not null default 0;
+-- The order of listings has room for what is known of their sellers: points where the hires were,
+-- and a shorter price. What stands in the index moves to where it is looked for from now on.
+update listings set rank =
+    ((rank >> 49) << 52)
+    + ((((rank >> 44) & 31) * 20) << 42)
+    + greatest(0, 4398046511103 - price);
+update listing_terms set place = -(select rank from listings where id = listing_id)
+where listing_id in (select id from listings);

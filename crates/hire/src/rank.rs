@@ -1,19 +1,45 @@
 //! In which order sellers are found, and why.
 
+use serde::{Deserialize, Serialize};
 use skep_base::Amount;
+use skep_wire::score::BenchmarkTier;
 
 #[cfg(test)]
 mod tests;
 
 /// The order, for people.
-pub const RANKED_BY: &str = "sellers that answer first, then those with more confirmed hires \
-                             (counted in powers of two), then cheaper ones, then by listing id";
+pub const RANKED_BY: &str = "sellers that answer first, then by points (20 for each doubling of \
+                             the confirmed hires, 20 for each 100 of the SwarmScore, 30 for \
+                             newcomers, 0.7 of all that while the operator is under review), then \
+                             cheaper ones, then by listing id";
 
-/// Bits that the price takes up in a score: 17 million USDC, and whatever is dearer is equal.
-const PRICE_BITS: u32 = 44;
+/// Bits that the price takes up in a score: 4 million USDC, and whatever is dearer is equal.
+const PRICE_BITS: u32 = 42;
 const PRICE_MAX: i64 = (1 << PRICE_BITS) - 1;
+/// Bits that the points take up.
+const POINT_BITS: u32 = 10;
 /// Hires beyond 2^30 are equal.
 const BUCKET_MAX: u32 = 31;
+const POINTS_PER_DOUBLING: i64 = 20;
+const POINTS_PER_HUNDRED: i64 = 20;
+/// SwarmScore 11.3: newcomers are seen, before those with a single hire and after all others.
+const NEWCOMER_POINTS: i64 = 30;
+/// SwarmScore 9.7, in tenths.
+const UNDER_REVIEW_TENTHS: i64 = 7;
+
+/// What is known of the seller itself, when the listing was last put in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Seller {
+    /// Hundreds of its SwarmScore: in steps, so that the place in the index moves seldom.
+    pub score_hundreds: u8,
+    /// The benchmark that it holds.
+    pub benchmark: BenchmarkTier,
+    /// In its first 30 days.
+    pub newcomer: bool,
+    /// Its operator is in a cool-down.
+    pub under_review: bool,
+}
 
 /// What the order is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +49,7 @@ pub struct Facts {
     /// Hires that were paid and whose buyer has counter-signed without a dispute.
     pub confirmed: u64,
     pub price: Amount,
+    pub seller: Seller,
 }
 
 impl Facts {
@@ -32,12 +59,19 @@ impl Facts {
         (u64::BITS - self.confirmed.leading_zeros()).min(BUCKET_MAX)
     }
 
+    fn points(&self) -> i64 {
+        let hires = i64::from(self.bucket()) * POINTS_PER_DOUBLING;
+        let score = i64::from(self.seller.score_hundreds.min(10)) * POINTS_PER_HUNDRED;
+        let newcomer = if self.seller.newcomer { NEWCOMER_POINTS } else { 0 };
+        let points = hires + score + newcomer;
+        if self.seller.under_review { points * UNDER_REVIEW_TENTHS / 10 } else { points }
+    }
+
     /// Higher is better. It is exact in a double, as JSON has it.
     pub fn score(&self) -> i64 {
         let cheap = PRICE_MAX - self.price.minor().min(PRICE_MAX);
-        let bucket = i64::from(self.bucket()) << PRICE_BITS;
-        let alive = i64::from(self.alive) << (PRICE_BITS + 5);
-        alive + bucket + cheap
+        let alive = i64::from(self.alive) << (PRICE_BITS + POINT_BITS);
+        alive + (self.points() << PRICE_BITS) + cheap
     }
 
     /// The score in words, most important first. `coarse` hides the exact count.
@@ -52,7 +86,20 @@ impl Facts {
             (_, 1) => "1 confirmed hire".to_owned(),
             (_, confirmed) => format!("{confirmed} confirmed hires"),
         };
+        let mut because = vec![alive, confirmed];
+        let seller = &self.seller;
+        if seller.score_hundreds > 0 {
+            let least = u16::from(seller.score_hundreds) * 100;
+            because.push(format!("a SwarmScore of at least {least}"));
+        }
+        if seller.newcomer {
+            because.push("new here, so that it is seen".to_owned());
+        }
+        if seller.under_review {
+            because.push("operator under review: its points count 0.7".to_owned());
+        }
         let price = skep_base::Money::new(self.price, skep_base::Asset::USDC).to_decimal();
-        vec![alive, confirmed, format!("costs {price} USDC")]
+        because.push(format!("costs {price} USDC"));
+        because
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use skep_base::AgentId;
-use skep_wire::hire::Listing;
+use skep_wire::{hire::Listing, score::BenchmarkTier};
 use unicode_normalization::UnicodeNormalization;
 
 #[cfg(test)]
@@ -43,6 +43,15 @@ pub fn agent_term(agent: &AgentId) -> String {
     format!("a:{agent}")
 }
 
+/// Who holds this benchmark, or a higher one.
+pub fn benchmark_term(least: BenchmarkTier) -> Option<&'static str> {
+    match least {
+        BenchmarkTier::None => None,
+        BenchmarkTier::Standard => Some("b:standard"),
+        BenchmarkTier::Elite => Some("b:elite"),
+    }
+}
+
 /// The different words of a text, in its order.
 pub fn words(text: &str) -> Vec<String> {
     let folded: String = text.to_lowercase().nfc().collect();
@@ -53,8 +62,8 @@ pub fn words(text: &str) -> Vec<String> {
     words.filter(|word| seen.insert(*word)).map(str::to_owned).collect()
 }
 
-/// Everything that a listing is found by.
-pub fn terms(listing: &Listing) -> BTreeSet<String> {
+/// Everything that a listing is found by, whose seller holds this benchmark.
+pub fn terms(listing: &Listing, benchmark: BenchmarkTier) -> BTreeSet<String> {
     let capability = listing.capability.as_str();
     let mut terms = BTreeSet::from([
         ALL.to_owned(),
@@ -65,5 +74,9 @@ pub fn terms(listing: &Listing) -> BTreeSet<String> {
     terms.extend(ends.take(PREFIXES_MAX).map(|end| prefix_term(&capability[..end])));
     let text = format!("{capability} {}", listing.description.as_deref().unwrap_or_default());
     terms.extend(words(&text).iter().take(WORDS_MAX).map(|word| word_term(word)));
+    let held =
+        [BenchmarkTier::Standard, BenchmarkTier::Elite].map(|tier| (tier <= benchmark, tier));
+    let held = held.into_iter().filter(|(holds, _)| *holds);
+    terms.extend(held.filter_map(|(_, tier)| benchmark_term(tier)).map(str::to_owned));
     terms
 }

@@ -10,8 +10,12 @@ use crate::{
 };
 
 mod gaps;
+mod javascript;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::javascript::to_fixed_1;
+use self::javascript::{max, min};
 
 const W_CONDUIT: f64 = 0.4;
 const W_AP2: f64 = 0.6;
@@ -91,19 +95,42 @@ impl Score {
 }
 
 /// The specification's output, in its names and its order.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     pub score: f64,
     pub tier: BenchmarkTier,
-    #[serde(rename = "conduitRate90d")]
     pub conduit_rate: f64,
-    #[serde(rename = "ap2Rate90d")]
     pub ap2_rate: f64,
     pub conduit_contribution: f64,
     pub ap2_contribution: f64,
     pub qualification_gaps: Vec<String>,
     pub escrow_modifier: f64,
+}
+
+impl Output {
+    /// As the specification's own code is written by `JSON.stringify`, byte for byte.
+    pub fn to_json(&self) -> String {
+        let number = javascript::json_number;
+        let gaps: Vec<String> = self.qualification_gaps.iter().map(|gap| quoted(gap)).collect();
+        format!(
+            "{{\"score\":{},\"tier\":\"{}\",\"conduitRate90d\":{},\"ap2Rate90d\":{},\
+             \"conduitContribution\":{},\"ap2Contribution\":{},\"qualificationGaps\":[{}],\
+             \"escrowModifier\":{}}}",
+            number(self.score),
+            self.tier.as_str(),
+            number(self.conduit_rate),
+            number(self.ap2_rate),
+            number(self.conduit_contribution),
+            number(self.ap2_contribution),
+            gaps.join(","),
+            number(self.escrow_modifier),
+        )
+    }
+}
+
+/// The sentences of gaps hold nothing that JSON escapes.
+fn quoted(gap: &str) -> String {
+    format!("\"{gap}\"")
 }
 
 /// `computeSwarmScore`, whole.
@@ -125,11 +152,11 @@ pub fn output(input: &Input, parameters: &Parameters) -> Output {
 pub fn compute(input: &Input, parameters: &Parameters) -> Score {
     let conduit_rate = rate(input.conduit_successful, input.conduit_sessions);
     let ap2_rate = rate(input.ap2_successful, input.ap2_sessions);
-    let conduit_volume = (input.conduit_sessions / CONDUIT_VOLUME_TARGET).min(1.0);
-    let ap2_volume = (input.ap2_sessions / AP2_VOLUME_TARGET).min(1.0);
+    let conduit_volume = min(1.0, input.conduit_sessions / CONDUIT_VOLUME_TARGET);
+    let ap2_volume = min(1.0, input.ap2_sessions / AP2_VOLUME_TARGET);
     let conduit_contribution = (conduit_rate * conduit_volume * W_CONDUIT * 1000.0).floor();
     let ap2_contribution = (ap2_rate * ap2_volume * W_AP2 * 1000.0).floor();
-    let score = (conduit_contribution + ap2_contribution).min(SCORE_MAX).max(0.0);
+    let score = max(0.0, min(SCORE_MAX, conduit_contribution + ap2_contribution));
     let sessions = input.conduit_sessions + input.ap2_sessions;
     let combined_rate = rate(input.conduit_successful + input.ap2_successful, sessions);
     let open = input.trust_tier >= Tier::Verified
@@ -146,7 +173,7 @@ pub fn compute(input: &Input, parameters: &Parameters) -> Score {
         true if meets(&parameters.elite) => BenchmarkTier::Elite,
         true => BenchmarkTier::Standard,
     };
-    let escrow_modifier = (1.0 - score / 1250.0).clamp(0.25, 1.0);
+    let escrow_modifier = max(0.25, min(1.0, 1.0 - score / 1250.0));
     Score {
         score,
         tier,

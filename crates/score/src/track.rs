@@ -6,16 +6,22 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Hash32, Timestamp};
 use skep_wire::{
-    score::{BenchmarkEvent, BenchmarkStatus, BenchmarkTier, Evaluator},
+    score::{
+        BenchmarkEvent, BenchmarkStatus, BenchmarkTier, Dimension, Evaluator, HistoricalBadge,
+        Phase, Probation,
+    },
     settle::Tier,
 };
 
 use crate::{
+    atep::badges::{self, HeldBadge},
     benchmark::{self, Benchmark},
     compute::{Gates, Input, Score, compute},
     fact::{Fact, Totals},
+    import::{self, Imported},
     money::{FULL_E4, modifier_e4},
     parameters::Parameters,
+    phase::phase,
 };
 
 #[cfg(test)]
@@ -24,9 +30,9 @@ mod tests;
 /// Decision 38: what ended in (now - 90 days, now].
 pub const WINDOW: Duration = Duration::from_secs(90 * 24 * 3600);
 /// ATEP's tiers, by sessions of both kinds, failed ones too (decision 40).
-const BASIC_SESSIONS: u64 = 10;
-const VERIFIED_SESSIONS: u64 = 50;
-const TRUSTED_SESSIONS: u64 = 200;
+pub const BASIC_SESSIONS: u64 = 10;
+pub const VERIFIED_SESSIONS: u64 = 50;
+pub const TRUSTED_SESSIONS: u64 = 200;
 
 /// An agent's track record as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +46,9 @@ pub struct Track {
     pub first_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_at: Option<Timestamp>,
+    /// The newest session whose proof was checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_proof_at: Option<Timestamp>,
     /// Open ones.
     pub disputes: u32,
     pub tier: Tier,
@@ -49,6 +58,17 @@ pub struct Track {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reviewed_at: Option<Timestamp>,
     pub benchmark: Benchmark,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub badges: Vec<HeldBadge>,
+    /// Those that are over, oldest first, at most [`badges::PAST_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub past_badges: Vec<HistoricalBadge>,
+    /// What was brought from elsewhere. It never changes the local score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
+    /// Exports that were brought already, at most [`import::DIGESTS_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub import_digests: Vec<Hash32>,
     /// Deals under way in which the platform fronts a part of the hold (decision 11).
     #[serde(skip_serializing_if = "is_zero")]
     pub subsidies_open: u32,
@@ -94,6 +114,25 @@ pub struct Evaluated {
     pub event: Option<BenchmarkEvent>,
     /// The tier that it had before, if it has another now.
     pub promoted_from: Option<Tier>,
+    /// With what was imported, if there is something.
+    pub combined: Option<Combined>,
+}
+
+/// The score together with what was imported (10.1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Combined {
+    pub input: Input,
+    pub score: Score,
+    pub probation: Probation,
+}
+
+/// What of a price is held, in 1/10000 (decision 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modifiers {
+    /// By the local score alone.
+    pub raw_e4: u16,
+    /// What is really held.
+    pub effective_e4: u16,
 }
 
 impl Track {
@@ -105,38 +144,88 @@ impl Track {
         self.totals.add(fact);
         self.first_at = self.first_at.or(Some(fact.at));
         self.last_at = Some(fact.at);
+        if fact.dimension == Dimension::Conduit && fact.proof.is_some() {
+            self.last_proof_at = Some(fact.at);
+        }
         self.facts
     }
 
     /// The score as it stands; nothing changes.
     pub fn score(&self, around: &Around<'_>) -> (Input, Score) {
         let window = self.totals.since(around.base);
-        let gates = Gates { tier: self.tier, has_key: around.has_key, disputes: self.disputes };
-        let input = Input::of(&window, &self.totals, gates);
+        let input = Input::of(&window, &self.totals, self.gates(self.tier, around));
         (input, compute(&input, around.parameters))
     }
 
-    /// Looks at everything that follows from the numbers: the tier first, then the benchmark.
+    fn gates(&self, tier: Tier, around: &Around<'_>) -> Gates {
+        Gates { tier, has_key: around.has_key, disputes: self.disputes }
+    }
+
+    /// What was imported and still counts.
+    pub fn live_import(&self, now: Timestamp) -> Option<&Imported> {
+        self.imported.as_ref().filter(|imported| imported.lives(now))
+    }
+
+    /// The score together with what was imported, if something was.
+    pub fn combined(&self, around: &Around<'_>) -> Option<Combined> {
+        let imported = self.live_import(around.now)?;
+        let (local, score) = self.score(around);
+        let input = imported.join(&local);
+        let local_sessions = self.totals.sessions();
+        let probation = imported.probation(local_sessions, score.tier);
+        Some(Combined { input, score: compute(&input, around.parameters), probation })
+    }
+
+    /// The tier that is shown: an import skips the first phase (11.3).
+    pub fn shown_tier(&self, now: Timestamp) -> Tier {
+        self.live_import(now).map_or(self.tier, |imported| self.tier.max(imported.shown_tier()))
+    }
+
+    pub fn phase(&self, now: Timestamp) -> Phase {
+        phase(self.shown_tier(now))
+    }
+
+    /// Decision 38: whether others than its owner see the score.
+    pub fn is_published(&self, now: Timestamp) -> bool {
+        self.totals.sessions() >= BASIC_SESSIONS || self.phase(now) != Phase::Unverified
+    }
+
+    /// Looks at everything that follows from the numbers: the tier first, then the benchmark, then
+    /// the badges.
     pub fn evaluate(&mut self, around: &Around<'_>, evaluator: Evaluator) -> Evaluated {
         let promoted_from = self.promote(around.now, around.has_key);
         let (input, score) = self.score(around);
+        let combined = self.combined(around);
         let event = match around.cooldown {
             true => None,
-            false => {
-                let why = self.why_dropped(&score, around);
-                let asked = benchmark::Input::Evaluated { tier: score.tier, evaluator, why };
-                let value = score.value();
-                let stepped = benchmark::step(&self.benchmark, around.now, value, asked);
-                match stepped {
-                    Ok((after, event)) => {
-                        self.benchmark = after;
-                        event
-                    }
-                    Err(_) => None,
-                }
-            }
+            false => self.step_benchmark(&score, combined.as_ref(), around, evaluator),
         };
-        Evaluated { input, score, event, promoted_from }
+        badges::evaluate(self, around);
+        Evaluated { input, score, event, promoted_from, combined }
+    }
+
+    fn step_benchmark(
+        &mut self,
+        score: &Score,
+        combined: Option<&Combined>,
+        around: &Around<'_>,
+        evaluator: Evaluator,
+    ) -> Option<BenchmarkEvent> {
+        // 10.1, step 5: what was imported counts when the probation is over.
+        let counted = combined.filter(|combined| combined.probation.over);
+        let best = match counted {
+            Some(combined) if combined.score.tier > score.tier => &combined.score,
+            _ => score,
+        };
+        let why = self.why_dropped(score, around);
+        let asked = benchmark::Input::Evaluated { tier: best.tier, evaluator, why };
+        match benchmark::step(&self.benchmark, around.now, best.value(), asked) {
+            Ok((after, event)) => {
+                self.benchmark = after;
+                event
+            }
+            Err(_) => None,
+        }
     }
 
     /// Decision 40: a tier is never lost by itself.
@@ -173,13 +262,27 @@ impl Track {
         }
     }
 
-    /// Which part of a price is really held, in 1/10000 (decision 8).
+    /// Which part of a price is really held, in 1/10000 (decision 8), at a score.
     pub fn effective_modifier_e4(&self, score: &Score, cooldown: bool) -> u16 {
         let full = cooldown
             || self.tier == Tier::Unverified
             || self.disputes > 0
             || self.benchmark.status == BenchmarkStatus::Revoked;
         if full { FULL_E4 } else { modifier_e4(score.value()) }
+    }
+
+    /// Both modifiers; what was imported lowers the second one when the probation is over.
+    pub fn modifiers(&self, around: &Around<'_>) -> Modifiers {
+        let (_, score) = self.score(around);
+        let counted = self.combined(around).filter(|combined| combined.probation.over);
+        let best = match counted {
+            Some(combined) if combined.score.score > score.score => combined.score,
+            _ => score,
+        };
+        Modifiers {
+            raw_e4: modifier_e4(score.value()),
+            effective_e4: self.effective_modifier_e4(&best, around.cooldown),
+        }
     }
 
     /// Whether heartbeats look at it: whoever holds a benchmark, or could get it back.
@@ -195,5 +298,13 @@ impl Track {
     /// The level that search shows.
     pub fn held(&self) -> BenchmarkTier {
         self.benchmark.held()
+    }
+
+    /// Takes an import that was checked; an older one goes.
+    pub fn bring(&mut self, imported: Imported) {
+        self.import_digests.push(imported.digest);
+        let over = self.import_digests.len().saturating_sub(import::DIGESTS_MAX);
+        self.import_digests.drain(..over);
+        self.imported = Some(imported);
     }
 }

@@ -5,7 +5,10 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use skep_base::AgentId;
-use skep_wire::hire::{Match, Search, Usdc};
+use skep_wire::{
+    hire::{Match, Search, Usdc},
+    score::BenchmarkTier,
+};
 
 use crate::{
     client::{NodeArgs, connect},
@@ -59,6 +62,9 @@ pub struct SearchArgs {
     /// Only sellers whose first call is free
     #[arg(long)]
     first_call_free: bool,
+    /// Only sellers that hold this benchmark, or a higher one: standard or elite
+    #[arg(long, value_name = "LEVEL", value_parser = benchmark)]
+    benchmark: Option<BenchmarkTier>,
     /// Only this agent's
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
@@ -68,6 +74,14 @@ pub struct SearchArgs {
     /// Where an earlier page ended
     #[arg(long)]
     cursor: Option<String>,
+}
+
+fn benchmark(word: &str) -> Result<BenchmarkTier, String> {
+    match word.to_ascii_lowercase().as_str() {
+        "standard" => Ok(BenchmarkTier::Standard),
+        "elite" => Ok(BenchmarkTier::Elite),
+        _ => Err("say standard or elite".to_owned()),
+    }
 }
 
 impl SearchArgs {
@@ -92,6 +106,7 @@ impl SearchArgs {
             min_verification_version: self.min_verification_version,
             audit_participating: only(self.audited),
             first_call_free: only(self.first_call_free),
+            benchmark: self.benchmark,
             agent_id: self.agent,
             limit: self.limit,
             cursor: self.cursor,

@@ -1,7 +1,7 @@
 use super::*;
 
 fn facts(alive: bool, confirmed: u64, price: i64) -> Facts {
-    Facts { alive, confirmed, price: Amount::new(price).unwrap() }
+    Facts { alive, confirmed, price: Amount::new(price).unwrap(), seller: Seller::default() }
 }
 
 #[test]
@@ -31,4 +31,26 @@ fn the_score_is_explained() {
     );
     assert_eq!(facts(true, 5, 20_000).because(true)[1], "at least 4 confirmed hires");
     assert_eq!(facts(false, 0, 1).because(false)[1], "no confirmed hires yet");
+}
+
+#[test]
+fn what_is_known_of_the_seller_moves_it() {
+    let with = |confirmed, score_hundreds, newcomer, under_review| {
+        let seller = Seller { score_hundreds, newcomer, under_review, ..Seller::default() };
+        Facts { seller, ..facts(true, confirmed, 1_000_000) }
+    };
+    let best_first = [
+        with(u64::MAX, 10, true, false),
+        with(u64::MAX, 10, true, true),
+        with(8, 7, false, false),
+        with(8, 7, false, true),
+        with(2, 0, false, false),
+        with(0, 0, true, false),
+        with(1, 0, false, false),
+        with(0, 0, false, false),
+    ];
+    assert!(best_first.is_sorted_by(|a, b| a.score() > b.score()), "{best_first:?}");
+    assert!(best_first[0].score() < 1 << 53);
+    let told = with(8, 7, false, true).because(false).join("; ");
+    assert!(told.contains("at least 700") && told.contains("under review"), "{told}");
 }

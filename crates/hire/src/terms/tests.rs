@@ -16,7 +16,7 @@ fn a_listing_is_found_by_its_name_its_beginnings_and_its_words() {
         "max_latency_ms": 1000, "endpoint": "https://a.example", "description": text,
     }))
     .unwrap();
-    let found = terms(&listing);
+    let found = terms(&listing, BenchmarkTier::Standard);
     for term in [
         "*",
         "a:0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
@@ -26,12 +26,17 @@ fn a_listing_is_found_by_its_name_its_beginnings_and_its_words() {
         "p:text.translate.en.it.fluent",
         "w:translate",
         "w:word0",
+        "b:standard",
     ] {
         assert!(found.contains(term), "{term}");
     }
-    assert!(!found.contains("p:text.trans") && !found.contains("w:word99"));
+    assert!(
+        !found.contains("b:elite")
+            && !found.contains("p:text.trans")
+            && !found.contains("w:word99")
+    );
     assert_eq!(found.iter().filter(|term| term.starts_with("w:")).count(), WORDS_MAX);
     let many = "a.b.c.d.e.f.g.h.i.j";
     let deep = Listing { capability: many.to_owned(), ..listing };
-    assert!(terms(&deep).contains(&prefix_term(many)));
+    assert!(terms(&deep, BenchmarkTier::None).contains(&prefix_term(many)));
 }

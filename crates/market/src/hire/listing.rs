@@ -10,7 +10,7 @@ use skep_hire::{
         CHECK_EVERY, ISSUED_WITHIN, LISTINGS_PER_AGENT_MAX, LISTINGS_PER_CAPABILITY_MAX,
         LISTINGS_PER_MINUTE, ListingRefusal, Place, Sound, check, is_fresh, wait_for_turn,
     },
-    rank::Facts,
+    rank::{Facts, Seller},
     terms,
 };
 use skep_store::{Indexed, JobEnd, ListingFilter, ListingRow, Load, Lock, RecordKey, Turn};
@@ -39,6 +39,9 @@ pub(crate) struct ListingRecord {
     pub(super) removed: Option<Timestamp>,
     pub(super) counts: Counts,
     pub(super) published_at: Timestamp,
+    /// As the seller was when the listing was last put in order.
+    #[serde(default)]
+    pub(super) seller: Seller,
 }
 
 pub(crate) fn listing_key(id: &ListingId) -> RecordKey {
@@ -69,6 +72,7 @@ impl ListingRecord {
             alive: self.alive,
             confirmed: self.counts.confirmed,
             price: self.listing.price_usdc.amount(),
+            seller: self.seller,
         }
     }
 
@@ -93,7 +97,7 @@ impl ListingRecord {
             first_free: listing.first_call_free == Some(true),
             success_bps: self.counts.success_bps(),
         };
-        Some(Indexed { row, terms: terms::terms(listing) })
+        Some(Indexed { row, terms: terms::terms(listing, self.seller.benchmark) })
     }
 
     /// Writes the record, and makes search follow it.
@@ -263,6 +267,7 @@ impl Market {
                 removed: None,
                 counts: known.as_ref().map(|known| known.counts.clone()).unwrap_or_default(),
                 published_at: known.as_ref().map_or(now, |known| known.published_at),
+                seller: known.as_ref().map(|known| known.seller).unwrap_or_default(),
             };
             if !record.alive {
                 record.dead_since = Some(now);

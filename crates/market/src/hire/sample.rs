@@ -74,6 +74,7 @@ pub fn sample_listing(n: u64) -> Sample {
         removed: None,
         counts: Counts { confirmed: skewed(102, 1000.0), ..Counts::default() },
         published_at: at,
+        seller: Default::default(),
     };
     let body = serde_json::to_string(&record).unwrap_or_default();
     let indexed = record.indexed().expect("it is not removed");

@@ -115,6 +115,7 @@ fn asked_terms(search: &Search) -> Result<Vec<String>, HireRefusal> {
         asked.extend(words.iter().map(|word| terms::word_term(word)));
     }
     asked.extend(search.agent_id.as_ref().map(terms::agent_term));
+    asked.extend(search.benchmark.and_then(terms::benchmark_term).map(str::to_owned));
     if asked.is_empty() {
         asked.push(terms::ALL.to_owned());
     }

@@ -23,6 +23,8 @@ impl ListingRecord {
             checked_at: self.checked_at,
             endpoint_proven: self.proven,
             ranking: Ranking { score: facts.score(), because: facts.because(coarse) },
+            benchmark: self.seller.benchmark,
+            operator_under_review: self.seller.under_review,
             listing: self.listing,
         }
     }

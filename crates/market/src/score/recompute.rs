@@ -241,10 +241,15 @@ async fn compare(store: &Store, agent: &AgentId, made: &Track) -> Result<Vec<Str
     Ok(wrong)
 }
 
-/// What the log tells of a track record: all but when it was last looked at, and by whom.
+/// What is made again of a track record: not what follows from it at the time of a look, and not
+/// what was brought from elsewhere.
 fn told(track: &Track) -> Track {
     Track {
         reviewed_at: None,
+        badges: Vec::new(),
+        past_badges: Vec::new(),
+        imported: None,
+        import_digests: Vec::new(),
         shown: Default::default(),
         benchmark: Benchmark { last_evaluated_at: None, ..track.benchmark.clone() },
         ..track.clone()

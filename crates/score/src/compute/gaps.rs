@@ -2,7 +2,10 @@
 
 use skep_wire::settle::Tier;
 
-use super::{Input, Score};
+use super::{
+    Input, Score,
+    javascript::{number, to_fixed_1},
+};
 use crate::parameters::Level;
 
 pub(super) fn gaps(input: &Input, score: &Score, least: &Level) -> Vec<String> {
@@ -40,23 +43,4 @@ pub(super) fn gaps(input: &Input, score: &Score, least: &Level) -> Vec<String> {
         gaps.push(format!("{open} active dispute(s) must be resolved"));
     }
     gaps
-}
-
-/// A number as JavaScript prints it.
-fn number(value: f64) -> String {
-    let printed = serde_json::Number::from_f64(value)
-        .and_then(|number| skep_base::json::to_string(&number).ok());
-    printed.unwrap_or_else(|| value.to_string())
-}
-
-/// JavaScript's `toFixed(1)`: halves go up. Of all doubles only those that end in .25 or .75 lie
-/// in the middle, and Rust rounds the first of them down.
-pub(super) fn to_fixed_1(value: f64) -> String {
-    if value.abs() >= 1e21 {
-        return number(value);
-    }
-    if value.abs().fract() == 0.25 {
-        return format!("{:.0}.3", value.trunc());
-    }
-    format!("{value:.1}")
 }

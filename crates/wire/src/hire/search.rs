@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Timestamp, id::ListingId};
 
 use super::{Listing, Usdc};
+use crate::score::BenchmarkTier;
 
 pub const SEARCH_LIMIT_DEFAULT: u32 = 10;
 pub const SEARCH_LIMIT_MAX: u32 = 100;
@@ -54,6 +55,9 @@ pub struct Search {
     pub audit_participating: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_free: Option<bool>,
+    /// SwarmScore: only sellers that hold this benchmark, or a higher one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub benchmark: Option<BenchmarkTier>,
     /// Only this agent's listings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -108,6 +112,12 @@ pub struct Found {
     #[serde(default)]
     pub endpoint_proven: bool,
     pub ranking: Ranking,
+    /// The benchmark that the seller holds.
+    #[serde(default)]
+    pub benchmark: BenchmarkTier,
+    /// SwarmScore 9.7: fraud was found at the seller's operator.
+    #[serde(default)]
+    pub operator_under_review: bool,
 }
 
 /// 6.2.

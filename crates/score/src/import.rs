@@ -1,0 +1,325 @@
+//! Section 10: what another platform has counted, and what it is worth here.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::json_sha256};
+use skep_wire::{
+    score::{
+        BenchmarkTier, FailedCheck, Fraction, ImportAnswer, ImportRequest, ImportedCounts,
+        KeyPurpose, KeySet, PassportIssuer, Probation, Publication, TrustedIssuer,
+    },
+    settle::Tier,
+};
+
+use crate::{
+    atep::spki_pem,
+    compute::Input,
+    track::{Track, WINDOW},
+    verify,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// 10.1: how much of what was counted elsewhere is left out, unless an agreement says otherwise.
+pub const HAIRCUT: Fraction = Fraction::from_e4(5_000);
+/// 10.1: local sessions before anything imported counts.
+pub const PROBATION_SESSIONS: u32 = 15;
+/// And if the local sessions alone are not enough then.
+pub const PROBATION_SESSIONS_EXTENDED: u64 = 30;
+/// 10.1: how long ago the first session must be.
+pub const AGE_MIN: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Exports that are remembered. One lives for a day, and a newer one replaces it.
+pub const DIGESTS_MAX: usize = 8;
+
+/// What was brought from elsewhere, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    pub platform: String,
+    /// Of the publication that was brought.
+    pub digest: Hash32,
+    pub counts: ImportedCounts,
+    /// The tier that its passport says.
+    pub tier: Tier,
+    pub haircut: Fraction,
+    pub probation_sessions: u32,
+    pub computed_at: Timestamp,
+    pub imported_at: Timestamp,
+}
+
+impl Imported {
+    /// What it counts was in the 90 days before it was computed; 90 days later nothing is left.
+    pub fn ends_at(&self) -> Timestamp {
+        self.computed_at.plus(WINDOW)
+    }
+
+    pub fn lives(&self, now: Timestamp) -> bool {
+        now < self.ends_at()
+    }
+
+    /// 11.3: it skips the first phase, and no review.
+    pub fn shown_tier(&self) -> Tier {
+        self.tier.min(Tier::Verified)
+    }
+
+    /// What is local and what was imported; halves stay halves.
+    pub fn join(&self, local: &Input) -> Input {
+        join(local, &self.counts, self.haircut, self.shown_tier())
+    }
+
+    pub fn probation(&self, local_sessions: u64, local_tier: BenchmarkTier) -> Probation {
+        probation(self.probation_sessions, local_sessions, local_tier)
+    }
+}
+
+pub(crate) fn join(local: &Input, counts: &ImportedCounts, haircut: Fraction, tier: Tier) -> Input {
+    let weight = f64::from(Fraction::ONE.e4() - haircut.e4());
+    let part = |count: u64| count as f64 * weight / f64::from(Fraction::ONE.e4());
+    Input {
+        conduit_sessions: local.conduit_sessions + part(counts.conduit_sessions),
+        conduit_successful: local.conduit_successful + part(counts.conduit_successful),
+        ap2_sessions: local.ap2_sessions + part(counts.ap2_sessions),
+        ap2_successful: local.ap2_successful + part(counts.ap2_successful),
+        trust_tier: local.trust_tier.max(tier),
+        ..*local
+    }
+}
+
+/// 10.1, step 5.
+pub(crate) fn probation(first: u32, local_sessions: u64, local_tier: BenchmarkTier) -> Probation {
+    let first = u64::from(first);
+    let alone = local_tier != BenchmarkTier::None;
+    let sessions_needed = match local_sessions >= first && !alone {
+        true => PROBATION_SESSIONS_EXTENDED.max(first),
+        false => first,
+    };
+    Probation { local_sessions, sessions_needed, over: local_sessions >= sessions_needed }
+}
+
+/// Why something is not imported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the {what} cannot be read: {detail}")]
+    Unreadable { what: &'static str, detail: String },
+    #[error("the publication does not hold: {}", names(.failed))]
+    BadPublication { failed: Vec<FailedCheck> },
+    #[error("the passport is not signed by the platform that it names")]
+    BadPassport,
+    #[error("the passport and the publication are not of the same agent and platform")]
+    OtherPassport,
+    #[error("the passport belongs to another agent")]
+    OtherAgent,
+    #[error("the passport's first session must be at least 30 days ago")]
+    TooYoung,
+    #[error("this was exported here")]
+    OwnExport,
+    #[error("this export was imported already")]
+    Repeated,
+    #[error("a newer export of the same platform was imported already")]
+    Older,
+}
+
+impl Refusal {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::Unreadable { .. } => "import_unreadable",
+            Refusal::BadPublication { .. } => "import_bad_publication",
+            Refusal::BadPassport => "import_bad_passport",
+            Refusal::OtherPassport => "import_other_passport",
+            Refusal::OtherAgent => "import_other_agent",
+            Refusal::TooYoung => "import_too_young",
+            Refusal::OwnExport => "import_own_export",
+            Refusal::Repeated => "import_repeated",
+            Refusal::Older => "import_older",
+        }
+    }
+}
+
+fn names(failed: &[FailedCheck]) -> String {
+    let names: Vec<&str> = failed.iter().map(|failed| failed.check.as_str()).collect();
+    names.join(", ")
+}
+
+/// What is read of a passport from elsewhere; ids there may look otherwise.
+#[derive(Deserialize)]
+struct Foreign {
+    passport_id: String,
+    agent_id: String,
+    issuer: PassportIssuer,
+    statistics: ForeignStatistics,
+    trust_tier: ForeignTier,
+    #[serde(default)]
+    identity: ForeignIdentity,
+}
+
+#[derive(Deserialize)]
+struct ForeignStatistics {
+    first_session_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct ForeignTier {
+    current: Tier,
+}
+
+#[derive(Default, Deserialize)]
+struct ForeignIdentity {
+    public_key: Option<String>,
+}
+
+/// Who imports, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Applicant<'a> {
+    pub agent: &'a AgentId,
+    pub key: &'a PublicKey,
+    /// What this platform is called: its own exports are not taken back.
+    pub here: &'a str,
+}
+
+/// An export that was read; nothing was checked yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    pub platform: String,
+    pub digest: Hash32,
+    pub tier: Tier,
+    pub counts: ImportedCounts,
+    pub computed_at: Timestamp,
+}
+
+/// Reads an export, so that its platform can be looked up.
+pub fn read(request: &ImportRequest) -> Result<Read, Refusal> {
+    let (publication, passport) = parse(request)?;
+    let digest = json_sha256(&request.source_publication)
+        .map_err(|e| Refusal::Unreadable { what: "publication", detail: e.to_string() })?;
+    let technical = &publication.dimensions.technical_execution;
+    let commercial = &publication.dimensions.commercial_reliability;
+    Ok(Read {
+        platform: publication.issuer.platform.clone(),
+        digest,
+        tier: passport.trust_tier.current,
+        counts: ImportedCounts {
+            conduit_sessions: technical.conduit_sessions_90d,
+            conduit_successful: technical.conduit_successful_90d,
+            ap2_sessions: commercial.ap2_sessions_90d,
+            ap2_successful: commercial.ap2_successful_90d,
+        },
+        computed_at: publication.issuer.computed_at,
+    })
+}
+
+fn parse(request: &ImportRequest) -> Result<(Publication, Foreign), Refusal> {
+    let unreadable =
+        |what, e: serde_json::Error| Refusal::Unreadable { what, detail: e.to_string() };
+    let publication = Publication::deserialize(&request.source_publication);
+    let passport = Foreign::deserialize(&request.source_passport);
+    Ok((
+        publication.map_err(|e| unreadable("publication", e))?,
+        passport.map_err(|e| unreadable("passport", e))?,
+    ))
+}
+
+/// 10.1, step 3: signatures, sums, and that it is the same agent.
+pub fn check(
+    request: &ImportRequest,
+    keys: &KeySet,
+    applicant: &Applicant<'_>,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let (publication, passport) = parse(request)?;
+    let platform = &publication.issuer.platform;
+    if platform == applicant.here {
+        return Err(Refusal::OwnExport);
+    }
+    let source = verify::Source { keys, host: None };
+    let failed = verify::publication(&request.source_publication, Some(&source), now).failed_checks;
+    if !failed.is_empty() {
+        return Err(Refusal::BadPublication { failed });
+    }
+    let same = passport.passport_id == publication.agent_passport_id
+        && passport.issuer.platform == *platform;
+    if !same {
+        return Err(Refusal::OtherPassport);
+    }
+    if !is_signed(&request.source_passport, &passport.issuer, keys) {
+        return Err(Refusal::BadPassport);
+    }
+    let by_id = passport.agent_id == applicant.agent.to_string();
+    let by_key = passport.identity.public_key == Some(spki_pem(applicant.key));
+    if !by_id && !by_key {
+        return Err(Refusal::OtherAgent);
+    }
+    let first = passport.statistics.first_session_at;
+    if first.is_none_or(|first| now.since(first) < AGE_MIN) {
+        return Err(Refusal::TooYoung);
+    }
+    Ok(())
+}
+
+fn is_signed(passport: &Value, issuer: &PassportIssuer, keys: &KeySet) -> bool {
+    let key = keys
+        .find(&issuer.kid, KeyPurpose::Publication)
+        .filter(|key| key.is_valid_at(issuer.issued_at))
+        .and_then(|key| key.public_key());
+    let (Some(key), Some(signature)) = (key, issuer.signature) else {
+        return false;
+    };
+    verify::signed_bytes(passport).is_some_and(|bytes| key.verify(&bytes, &signature).is_ok())
+}
+
+/// 10.1, step 4: what counts of an export that was checked. The same one counts once.
+pub fn accept(
+    read: &Read,
+    issuer: &TrustedIssuer,
+    track: &mut Track,
+    now: Timestamp,
+) -> Result<ImportAnswer, Refusal> {
+    if track.import_digests.contains(&read.digest) {
+        return Err(Refusal::Repeated);
+    }
+    let before = track.imported.as_ref().filter(|before| before.platform == read.platform);
+    if before.is_some_and(|before| read.computed_at <= before.computed_at) {
+        return Err(Refusal::Older);
+    }
+    let imported = Imported {
+        platform: read.platform.clone(),
+        digest: read.digest,
+        counts: read.counts,
+        tier: read.tier,
+        haircut: issuer.import_haircut,
+        probation_sessions: issuer.probation_sessions,
+        computed_at: read.computed_at,
+        imported_at: now,
+    };
+    let ends_at = imported.ends_at();
+    track.bring(imported);
+    let local_sessions = track.totals.sessions();
+    Ok(ImportAnswer {
+        accepted: true,
+        platform: read.platform.clone(),
+        digest: read.digest,
+        source_tier: read.tier,
+        imported: read.counts,
+        import_haircut: Some(issuer.import_haircut),
+        probation: Some(probation(issuer.probation_sessions, local_sessions, track.held())),
+        phase: track.phase(now),
+        ends_at: Some(ends_at),
+    })
+}
+
+/// 10.1, step 4, without an agreement: the tier is shown, and nothing counts.
+pub fn informal(read: &Read, track: &Track, now: Timestamp) -> ImportAnswer {
+    ImportAnswer {
+        accepted: false,
+        platform: read.platform.clone(),
+        digest: read.digest,
+        source_tier: read.tier,
+        imported: ImportedCounts::default(),
+        import_haircut: None,
+        probation: None,
+        phase: track.phase(now),
+        ends_at: None,
+    }
+}

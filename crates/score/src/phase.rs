@@ -1,0 +1,40 @@
+//! 11.2: how far an agent has come, and what buyers are told of it.
+
+use skep_wire::{score::Phase, settle::Tier};
+
+use crate::compute::to_fixed_1;
+
+/// The phase that goes with a tier.
+pub fn phase(tier: Tier) -> Phase {
+    match tier {
+        Tier::Unverified => Phase::Unverified,
+        Tier::Basic => Phase::Basic,
+        Tier::Verified | Tier::Trusted => Phase::Verified,
+    }
+}
+
+/// What a signal is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Signal {
+    pub phase: Phase,
+    pub sessions_lifetime: u64,
+    pub sessions_90d: u64,
+    /// Of the window, both kinds together.
+    pub success_rate: f64,
+}
+
+impl Signal {
+    pub fn text(&self) -> String {
+        match self.phase {
+            Phase::Unverified => "New agent: no track record yet".to_owned(),
+            Phase::Basic => {
+                format!("Building a track record: {} sessions so far", self.sessions_lifetime)
+            }
+            Phase::Verified => format!(
+                "Established agent: {}% success over {} sessions in 90 days",
+                to_fixed_1(self.success_rate * 100.0),
+                self.sessions_90d
+            ),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! 8.4: whether what a publication states is backed by chained facts, proofs and receipts.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+use skep_base::{AgentId, Hash32, Timestamp};
+use skep_wire::{
+    conduit::{SessionBundle, SessionProof, SessionStatus},
+    identity::Statement,
+    score::{
+        CERTIFICATE_FACTS_MAX, CERTIFICATE_SETTLEMENTS_MAX, Certificate, Coverage, Dimension, Fact,
+        KeyPurpose, NumberedFact, Publication, RECENT_PROOFS_MAX, Settled, VerifyAnswer,
+        VerifyLevel,
+    },
+    settle::{EscrowStatus, VerificationCallback},
+};
+
+use super::{CLOCK_SKEW_MAX, Findings, Source, untagged};
+use crate::{
+    fact::Totals,
+    flags::volume,
+    money::cents,
+    publish::{passport_id, recent_proofs},
+    track::WINDOW,
+};
+
+/// Checks that belong to the rules of sessions and verifications, which this crate does not know.
+pub trait Proofs {
+    /// Hash, chain, content and signature of a session's proof, by the key that it names.
+    fn session(&self, proof: &SessionProof) -> Result<SessionBundle, String>;
+    /// Hash, chain and content of a verifier's callback and its bundle.
+    fn callback(&self, callback: &VerificationCallback) -> Result<(), String>;
+}
+
+/// Checks L1, L2 and L3. Keys that the certificate brings itself show that nothing was changed
+/// since; who signed, only keys from elsewhere show.
+pub fn certificate(
+    said: &Certificate,
+    source: Option<&Source<'_>>,
+    proofs: &dyn Proofs,
+    now: Timestamp,
+) -> VerifyAnswer {
+    let mut answer = super::publication(&said.publication, source, now);
+    let Ok(read) = Publication::deserialize(&said.publication) else {
+        return answer;
+    };
+    let keys = source.map_or(&said.keys, |source| source.keys);
+    let source = Source { keys, host: None };
+    let mut audit = Audit {
+        said,
+        read: &read,
+        source,
+        findings: Findings::default(),
+        coverage: Coverage::default(),
+    };
+    audit.facts();
+    audit.sums();
+    audit.sessions(proofs);
+    audit.settlements(proofs);
+    let Audit { findings, coverage, .. } = audit;
+    if findings.failed.is_empty() && answer.level == Some(VerifyLevel::L2) {
+        answer.level = Some(VerifyLevel::L3);
+    }
+    answer.failed_checks.extend(findings.failed);
+    answer.verified = answer.failed_checks.is_empty();
+    answer.coverage = Some(coverage);
+    answer
+}
+
+struct Audit<'a> {
+    said: &'a Certificate,
+    read: &'a Publication,
+    source: Source<'a>,
+    findings: Findings,
+    coverage: Coverage,
+}
+
+impl Audit<'_> {
+    fn expect(&mut self, check: &str, holds: bool, detail: &str) {
+        self.findings.expect(VerifyLevel::L3, check, holds, detail);
+    }
+
+    /// How many facts the publication says that there are in its window.
+    fn stated(&self) -> u64 {
+        let log = &self.read.evidence.log;
+        log.last_n.saturating_add(1).saturating_sub(log.first_n)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.said.facts.len() as u64 == self.stated()
+    }
+
+    /// The facts are chained, without a gap, up to the root that was signed, and lie in the window.
+    fn facts(&mut self) {
+        let (said, read) = (self.said, self.read);
+        let log = &read.evidence.log;
+        let same = read.agent_passport_id == passport_id(&said.agent_id);
+        self.expect("agent_id", same, "the passport is another agent's");
+        let facts = &said.facts;
+        let expected = self.stated().min(CERTIFICATE_FACTS_MAX as u64);
+        self.coverage.facts_stated = self.stated();
+        self.expect(
+            "facts.number",
+            facts.len() as u64 == expected,
+            "facts are missing or too many",
+        );
+        let numbers = facts.iter().rev().map(|fact| fact.n);
+        let in_order = numbers.zip((0..=log.last_n).rev()).all(|(n, expected)| n == expected)
+            && facts.windows(2).all(|pair| pair[0].fact.at <= pair[1].fact.at);
+        self.expect("facts.order", in_order, "they are not in order up to the last one");
+        let end = chained(said.chain_before, facts, &said.agent_id);
+        let chain_after = untagged(&log.chain_after);
+        self.expect("facts.chain", chain_after == Some(end), "it does not end at the root");
+        if self.is_whole() {
+            let begins = untagged(&log.chain_before) == Some(said.chain_before);
+            self.expect("facts.chain_before", begins, "the chain does not begin where it should");
+        }
+        let now = read.issuer.computed_at;
+        let first = now.minus(WINDOW);
+        let inside = facts.iter().all(|fact| fact.fact.at > first && fact.fact.at <= now);
+        self.expect("facts.window", inside, "a fact is not of the last 90 days");
+        let mut sources = BTreeSet::new();
+        let once = facts.iter().all(|fact| sources.insert(&fact.fact.source));
+        self.expect("facts.source", once, "something was counted twice");
+        let none = self.findings.failed.is_empty();
+        self.coverage.facts_shown = if none { facts.len() as u64 } else { 0 };
+    }
+
+    /// The facts come to what the publication states.
+    fn sums(&mut self) {
+        let mut shown = Totals::default();
+        for fact in &self.said.facts {
+            shown.add(&fact.fact);
+        }
+        let technical = &self.read.dimensions.technical_execution;
+        let commercial = &self.read.dimensions.commercial_reliability;
+        let whole = self.is_whole();
+        let sums = [
+            ("conduit_sessions_90d", shown.conduit, technical.conduit_sessions_90d),
+            ("conduit_successful_90d", shown.conduit_ok, technical.conduit_successful_90d),
+            ("verified_proof_count", shown.proofs, technical.verified_proof_count),
+            ("ap2_sessions_90d", shown.ap2, commercial.ap2_sessions_90d),
+            ("ap2_successful_90d", shown.ap2_ok, commercial.ap2_successful_90d),
+            (
+                "escrow_released_90d_cents",
+                shown.released_cents,
+                commercial.escrow_released_90d_cents,
+            ),
+        ];
+        for (name, shown, stated) in sums {
+            // What is not shown can only add to it.
+            let fits = if whole { shown == stated } else { shown <= stated };
+            self.expect(&format!("facts.{name}"), fits, "the facts do not come to this");
+        }
+        let volume = volume(&self.said.facts);
+        let diversity = &self.read.diversity;
+        let counterparties = volume.counterparties == diversity.counterparties;
+        self.expect("facts.counterparties", counterparties, "the facts name another number");
+        let flags = volume.flags == diversity.flags;
+        self.expect("facts.flags", flags, "other flags follow from the facts");
+        let recent = recent_proofs(&self.said.facts) == self.read.evidence.recent_proof_hashes;
+        self.expect("facts.recent_proof_hashes", recent, "they are not the newest proofs");
+    }
+
+    /// Each proof is whole, of a known gateway, and of a fact.
+    fn sessions(&mut self, proofs: &dyn Proofs) {
+        let shown = &self.said.session_proofs;
+        let few = shown.len() <= RECENT_PROOFS_MAX;
+        self.expect("sessions.number", few, "there are too many");
+        let mut seen = BTreeSet::new();
+        for (index, proof) in shown.iter().take(RECENT_PROOFS_MAX).enumerate() {
+            match self.session(proof, proofs) {
+                Ok(()) => {
+                    if seen.insert(proof.proof_hash) {
+                        self.coverage.sessions_proven += 1;
+                    }
+                }
+                Err((check, detail)) => {
+                    let detail = format!("proof {index}: {detail}");
+                    self.findings.fail(VerifyLevel::L3, check, detail);
+                }
+            }
+        }
+        let recent = &self.read.evidence.recent_proof_hashes;
+        let all = recent.iter().all(|hash| untagged(hash).is_some_and(|hash| seen.contains(&hash)));
+        self.expect("sessions.missing", all, "a recent proof is not shown");
+    }
+
+    fn session(
+        &self,
+        proof: &SessionProof,
+        proofs: &dyn Proofs,
+    ) -> Result<(), (&'static str, String)> {
+        let bundle = proofs.session(proof).map_err(|detail| ("sessions.proof", detail))?;
+        let told = |check, detail: &str| (check, detail.to_owned());
+        let gateway = &bundle.gateway.public_key;
+        if !self.source.keys.has(gateway, KeyPurpose::Gateway, bundle.closed_at) {
+            return Err(told("sessions.gateway", "the gateway's key is not known"));
+        }
+        if bundle.agent_id != self.said.agent_id {
+            return Err(told("sessions.agent", "it is another agent's session"));
+        }
+        let id = bundle.session_id.to_string();
+        let fact = self.fact(Dimension::Conduit, &id);
+        let fact = fact.ok_or_else(|| told("sessions.fact", "no fact is about this session"))?;
+        let fits = fact.proof == Some(proof.proof_hash)
+            && fact.ok == (bundle.status == SessionStatus::Completed)
+            && bundle.closed_at <= fact.at.plus(CLOCK_SKEW_MAX)
+            && !bundle.action_log.is_empty();
+        if !fits {
+            return Err(told("sessions.fact", "the fact says something else"));
+        }
+        Ok(())
+    }
+
+    fn fact(&self, dimension: Dimension, source: &str) -> Option<&Fact> {
+        let mut facts = self.said.facts.iter().map(|fact| &fact.fact);
+        facts.find(|fact| fact.dimension == dimension && fact.source == source)
+    }
+
+    /// Each receipt is signed by the marketplace and is of a fact.
+    fn settlements(&mut self, proofs: &dyn Proofs) {
+        let shown = &self.said.settlements;
+        let few = shown.len() <= CERTIFICATE_SETTLEMENTS_MAX;
+        self.expect("settlements.number", few, "there are too many");
+        let mut seen = BTreeSet::new();
+        for (index, settled) in shown.iter().take(CERTIFICATE_SETTLEMENTS_MAX).enumerate() {
+            match self.settlement(settled, proofs) {
+                Ok(()) => {
+                    if seen.insert(settled.receipt.settlement.escrow_id) {
+                        self.coverage.settlements_proven += 1;
+                    }
+                }
+                Err((check, detail)) => {
+                    let detail = format!("settlement {index}: {detail}");
+                    self.findings.fail(VerifyLevel::L3, check, detail);
+                }
+            }
+        }
+        let facts = self.said.facts.iter();
+        let counted = facts.filter(|fact| fact.fact.dimension == Dimension::Ap2).count();
+        let enough = seen.len() >= counted.min(RECENT_PROOFS_MAX);
+        self.expect("settlements.missing", enough, "too few receipts are shown");
+    }
+
+    fn settlement(
+        &self,
+        settled: &Settled,
+        proofs: &dyn Proofs,
+    ) -> Result<(), (&'static str, String)> {
+        let told = |check, detail: &str| (check, detail.to_owned());
+        let receipt = &settled.receipt;
+        let said = &receipt.settlement;
+        if !self.source.keys.has(&receipt.key, KeyPurpose::Settlement, said.settled_at) {
+            return Err(told("settlements.key", "the settlement key is not known"));
+        }
+        if said.verify(&receipt.key, &receipt.signature).is_err() {
+            return Err(told("settlements.signature", "the receipt's signature does not verify"));
+        }
+        if said.provider != self.said.agent_id {
+            return Err(told("settlements.agent", "it is another agent's settlement"));
+        }
+        let fact = self.fact(Dimension::Ap2, &said.escrow_id.to_string());
+        let fact = fact.ok_or_else(|| told("settlements.fact", "no fact is about this escrow"))?;
+        let fits = fact.ok == (said.status == EscrowStatus::Released)
+            && said.status != EscrowStatus::Held
+            && fact.counterparty == Some(said.requester)
+            && said.settled_at <= fact.at
+            && fact.released_cents == cents(said.released_minor, said.currency)
+            && (fact.proof.is_none() || fact.proof == said.proof_hash);
+        if !fits {
+            return Err(told("settlements.fact", "the fact says something else"));
+        }
+        match &settled.callback {
+            None => Ok(()),
+            Some(callback) => check_callback(callback, settled, proofs),
+        }
+    }
+}
+
+/// The verifier's word is the one that the receipt names.
+fn check_callback(
+    callback: &Value,
+    settled: &Settled,
+    proofs: &dyn Proofs,
+) -> Result<(), (&'static str, String)> {
+    let bad = |detail: String| ("settlements.callback", detail);
+    let callback = VerificationCallback::deserialize(callback).map_err(|e| bad(e.to_string()))?;
+    let said = &settled.receipt.settlement;
+    let named = said.proof_hash == Some(callback.proof_hash)
+        && said.proof_signature == Some(callback.proof_signature)
+        && said.verification_id == Some(callback.verification_id);
+    if !named {
+        return Err(bad("the receipt names another".to_owned()));
+    }
+    proofs.callback(&callback).map_err(bad)
+}
+
+fn chained(before: Hash32, facts: &[NumberedFact], agent: &AgentId) -> Hash32 {
+    facts.iter().fold(before, |chain, fact| fact.fact.link(chain, agent, fact.n))
+}

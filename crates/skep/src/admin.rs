@@ -1,0 +1,210 @@
+//! `skep admin`: what only the node's operator may do, over the socket in the node's folder.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use skep_api::ADMIN_SOCKET;
+use skep_base::{AgentId, Did};
+use skep_sdk::AdminClient;
+use skep_wire::{
+    admin::{AdminAct, AdminRequest, QualificationReport},
+    settle::Tier,
+};
+
+use crate::settings::Settings;
+
+/// Act as the node's operator; every act is logged with its reason
+#[derive(Debug, Args)]
+#[command(after_help = "The node must run, and its folder must be yours:
+  skep admin --data-dir ./node report")]
+pub struct AdminArgs {
+    /// The data folder of the node
+    #[arg(long, value_name = "FOLDER", global = true)]
+    data_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: AdminCommand,
+}
+
+impl AdminArgs {
+    pub fn flags(&self) -> Vec<(&'static str, Option<String>)> {
+        vec![("data_dir", self.data_dir.as_ref().map(|p| p.display().to_string()))]
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum AdminCommand {
+    /// Revoke an agent's benchmark for fraud: its operator gets a cool-down of 90 days
+    #[command(after_help = "Example: skep admin revoke 0x… --reason 'sold work of others'")]
+    Revoke(OnAgent),
+    /// Take a revocation back
+    #[command(after_help = "Example: skep admin clear 0x… --reason 'the report was false'")]
+    Clear(OnAgent),
+    /// End an operator's cool-down before its time
+    #[command(after_help = "Example: skep admin end-cooldown did:swarm:… --reason 'appeal won'")]
+    EndCooldown {
+        operator: Did,
+        #[arg(long)]
+        reason: String,
+    },
+    /// Note that somebody has looked at an agent, as the tier TRUSTED needs
+    #[command(after_help = "Example: skep admin review 0x… --reason 'spoke with its owner'")]
+    Review(OnAgent),
+    /// Take a tier away
+    #[command(after_help = "Example: skep admin demote 0x… --tier BASIC --reason 'complaints'")]
+    Demote {
+        #[command(flatten)]
+        on: OnAgent,
+        /// The tier it has from now on
+        #[arg(long, value_parser = tier)]
+        tier: Tier,
+    },
+    /// Give an agent a subscription, which sets its fee; without one it loses it
+    #[command(after_help = "Example: skep admin subscribe 0x… --to pro --reason 'paid for'")]
+    Subscribe {
+        #[command(flatten)]
+        on: OnAgent,
+        #[arg(long, value_name = "NAME")]
+        to: Option<String>,
+    },
+    /// Set tighter minimums for benchmarks, from a JSON file
+    #[command(after_help = "Example: skep admin parameters minimums.json --reason 'Q4 report'
+
+The file: {\"standard\": {\"score\": 700, \"conduit_sessions\": 60, \"ap2_sessions\": 30,
+\"success_rate\": 0.95}, \"elite\": {…}}")]
+    Parameters {
+        file: PathBuf,
+        #[arg(long)]
+        reason: String,
+    },
+    /// Whose exports this node takes
+    #[command(subcommand)]
+    Issuer(IssuerCommand),
+    /// Say how many agents hold a benchmark (9.4)
+    #[command(after_help = "Example: skep admin report --json")]
+    Report,
+}
+
+#[derive(Debug, Subcommand)]
+enum IssuerCommand {
+    /// Trust an issuer, from a JSON file with its entry of the registry
+    #[command(after_help = "Example: skep admin issuer add other.json --reason 'audited by us'")]
+    Add {
+        file: PathBuf,
+        #[arg(long)]
+        reason: String,
+    },
+    /// Trust an issuer no longer
+    #[command(after_help = "Example: skep admin issuer drop other.example --reason 'sold'")]
+    Drop {
+        platform: String,
+        #[arg(long)]
+        reason: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct OnAgent {
+    #[arg(value_name = "AGENT")]
+    agent: AgentId,
+    /// Why; the log keeps it
+    #[arg(long)]
+    reason: String,
+}
+
+fn tier(word: &str) -> Result<Tier, String> {
+    serde_json::from_value(word.to_ascii_uppercase().into())
+        .map_err(|_| "say UNVERIFIED, BASIC, VERIFIED or TRUSTED".to_owned())
+}
+
+fn read_json(path: &Path) -> Result<serde_json::Value> {
+    let text = fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} is no JSON", path.display()))
+}
+
+/// What helps if nobody answers.
+fn hint() -> &'static str {
+    "the node must run (`skep up`) and its folder must be given (--data-dir)"
+}
+
+impl AdminArgs {
+    pub async fn run(self, settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
+        let socket = settings.data_dir()?.join(ADMIN_SOCKET);
+        match self.command {
+            AdminCommand::Report => report(&socket, json, out).await,
+            command => act(&socket, command.request()?, json, out).await,
+        }
+    }
+}
+
+impl AdminCommand {
+    /// What is asked for.
+    fn request(self) -> Result<AdminRequest> {
+        let (act, reason) = match self {
+            AdminCommand::Report => bail!("a report is no act"),
+            AdminCommand::Revoke(OnAgent { agent: agent_id, reason }) => {
+                (AdminAct::RevokeBenchmark { agent_id }, reason)
+            }
+            AdminCommand::Clear(OnAgent { agent: agent_id, reason }) => {
+                (AdminAct::ClearRevocation { agent_id }, reason)
+            }
+            AdminCommand::EndCooldown { operator, reason } => {
+                (AdminAct::EndCooldown { operator }, reason)
+            }
+            AdminCommand::Review(OnAgent { agent: agent_id, reason }) => {
+                (AdminAct::ReviewAgent { agent_id }, reason)
+            }
+            AdminCommand::Demote { on: OnAgent { agent: agent_id, reason }, tier } => {
+                (AdminAct::Demote { agent_id, tier }, reason)
+            }
+            AdminCommand::Subscribe { on: OnAgent { agent: agent_id, reason }, to } => {
+                (AdminAct::SetSubscription { agent_id, subscription: to }, reason)
+            }
+            AdminCommand::Parameters { file, reason } => {
+                let mut act = read_json(&file)?;
+                act["act"] = "set_parameters".into();
+                let act = serde_json::from_value(act);
+                (act.with_context(|| format!("{} has no minimums", file.display()))?, reason)
+            }
+            AdminCommand::Issuer(IssuerCommand::Add { file, reason }) => {
+                (AdminAct::TrustIssuer { issuer: read_json(&file)? }, reason)
+            }
+            AdminCommand::Issuer(IssuerCommand::Drop { platform, reason }) => {
+                (AdminAct::DropIssuer { platform }, reason)
+            }
+        };
+        Ok(AdminRequest { act, reason })
+    }
+}
+
+async fn act(socket: &Path, request: AdminRequest, json: bool, out: &mut dyn Write) -> Result<()> {
+    let answer = AdminClient::new(socket)?.act(&request).await.with_context(hint)?;
+    match json {
+        true => writeln!(out, "{}", serde_json::to_string(&answer)?)?,
+        false => {
+            writeln!(out, "done at {}", answer.at)?;
+            writeln!(out, "{}", serde_json::to_string_pretty(&answer.now)?)?;
+        }
+    }
+    Ok(())
+}
+
+async fn report(socket: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
+    let report = AdminClient::new(socket)?.report().await.with_context(hint)?;
+    if json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        return Ok(());
+    }
+    let QualificationReport { quarter, verified, qualified, elite, .. } = &report;
+    writeln!(out, "quarter    {quarter}, minimums version {}", report.parameters_version)?;
+    writeln!(out, "verified   {verified} agents")?;
+    writeln!(out, "qualified  {qualified} of them, {elite} ELITE")?;
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    writeln!(out, "rate       {} (limit {})", percent(report.rate), percent(report.limit))?;
+    writeln!(out, "advice     {}", report.advice)?;
+    Ok(())
+}
