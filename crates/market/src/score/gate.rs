@@ -14,8 +14,10 @@ impl Market {
         let parameters = self.parameters();
         let around = who.around(turn, &base, &parameters)?;
         let (input, score) = track.score(&around);
+        let imported = track.combined(&around).filter(|combined| combined.probation.over);
+        let tier = imported.map_or(score.tier, |imported| imported.score.tier.max(score.tier));
         let holds = track.held() != BenchmarkTier::None;
-        if holds && score.tier != BenchmarkTier::None {
+        if holds && tier != BenchmarkTier::None {
             return Ok(());
         }
         let mut qualification_gaps = gaps(&input, &score, &parameters);
