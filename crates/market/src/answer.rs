@@ -15,7 +15,7 @@ use crate::{
     hire::HireRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
     pay::{EscrowRefusal, PayRefusal},
-    score::ScoreRefusal,
+    score::{AdminRefusal, ScoreRefusal},
     session::SessionRefusal,
 };
 
@@ -109,6 +109,8 @@ pub enum Refusal {
     Budget { reason: BudgetRefusal },
     #[error(transparent)]
     Score { reason: ScoreRefusal },
+    #[error(transparent)]
+    Admin { reason: AdminRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

@@ -400,3 +400,29 @@ async fn statements() {
     }
     table.end();
 }
+
+#[tokio::test]
+async fn a_missing_benchmark_says_what_is_missing() {
+    let node = Node::start(config()).await;
+    let (buyer, seller) = (node.rich(1).await, node.register(2).await);
+    let (buyer_id, seller_id) = (buyer.wallet.address(), seller.wallet.address());
+    let body = serde_json::json!({
+        "vcap_version": "1.0", "message_type": "negotiation_request",
+        "requester": {"agent_id": buyer_id}, "provider": {"agent_id": seller_id},
+        "request": {
+            "service_type": "text.write", "description": "Write hello",
+            "budget_amount": 1, "budget_currency": "USDC",
+        },
+        "requiresBenchmark": true,
+    });
+    let path = "/vcap/v1/negotiations";
+    let request = Request::post(path, &body.to_string()).signed(&node, &buyer);
+    let answer = node.send(&request).await;
+    let problem = answer.json();
+    assert_eq!(answer.status, 400, "{problem}");
+    assert_eq!(problem["code"], "benchmark_required");
+    for (member, value) in [("currentScore", 0), ("requiredScore", 700), ("gap", 700)] {
+        assert_eq!(problem[member], value, "{problem}");
+    }
+    assert!(!problem["qualificationGaps"].as_array().unwrap().is_empty(), "{problem}");
+}

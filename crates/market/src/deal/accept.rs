@@ -198,17 +198,20 @@ impl Market {
     ) -> Result<Answered<NegotiationAnswer>, Failure> {
         let Acceptance { id, requester, provider, .. } = acceptance;
         let asset = offer.price.asset;
-        let remainder = acceptance.prepared.remainder;
-        let lock = if remainder { Lock::Exclusive } else { Lock::Shared };
-        let (mine, other) = match acceptance.by {
-            Role::Requester => (requester, provider),
-            Role::Provider => (provider, requester),
+        // What is promised is counted in the record of whoever would owe it.
+        let owes = match offer.options.remainder_policy.unwrap_or_default() {
+            RemainderPolicy::OnRelease => Some(requester),
+            RemainderPolicy::Advance => Some(provider),
+            RemainderPolicy::Reserve => None,
         };
+        let owes = owes.filter(|_| acceptance.prepared.remainder);
+        let lock = |agent| if owes == Some(agent) { Lock::Exclusive } else { Lock::Shared };
         let mut load = Load {
             records: vec![
                 (negotiation_key(&id), Lock::Exclusive),
                 (deal_key(&id), Lock::Exclusive),
-                (agent_key(&other), lock),
+                (agent_key(&requester), lock(requester)),
+                (agent_key(&provider), lock(provider)),
                 (standing_key(&provider), Lock::None),
             ],
             accounts: vec![
@@ -218,9 +221,6 @@ impl Market {
             ],
             ..Load::default()
         };
-        if remainder {
-            load.records.push((agent_key(&mine), Lock::Exclusive));
-        }
         let mut score = Lock::Shared;
         if acceptance.prepared.pot == Pot::Loaded {
             load.accounts.push(AccountId::subsidy(id.as_bytes(), asset));

@@ -105,7 +105,7 @@ impl Market {
                 offer: offer.clone(),
                 messages: vec![raw.clone()],
                 hint: Some(Hint {
-                    operators: [requesting.agent.operator.clone(), other.agent.operator.clone()],
+                    operators: [requesting.agent.operator, other.agent.operator],
                     remainder: track_of(turn, &provider)?.tier > Tier::Unverified,
                 }),
             };

@@ -1,6 +1,6 @@
 //! What a track record is worth where money is at stake (decisions 8 and 11).
 
-use skep_score::{Track, money::modifier_e4};
+use skep_score::Track;
 use skep_store::Turn;
 use skep_wire::settle::{Standing, Tier};
 
@@ -35,12 +35,12 @@ impl Market {
             return Ok(Esteem { standing: word.clone(), is_word: true });
         }
         let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
-        let around = who.around(turn, &base, self.parameters())?;
-        let (_, score) = track.score(&around);
-        let effective = track.effective_modifier_e4(&score, around.cooldown);
+        let parameters = self.parameters();
+        let around = who.around(turn, &base, &parameters)?;
+        let modifiers = track.modifiers(&around);
         let standing = Standing {
-            modifier_e4: modifier_e4(score.value()),
-            effective_e4: Some(effective),
+            modifier_e4: modifiers.raw_e4,
+            effective_e4: Some(modifiers.effective_e4),
             tier: track.tier,
             subscription: word.and_then(|word| word.subscription),
             subsidised: self.is_new(&track),

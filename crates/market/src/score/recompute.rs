@@ -127,7 +127,7 @@ impl Replay {
 
     fn apply(&mut self, event: &Event) -> Result<(), StoreError> {
         match event.kind.as_str() {
-            "tier.promoted" => {
+            "tier.promoted" | "tier.demoted" => {
                 let Promoted { agent_id, tier } = read(event)?;
                 let track = self.tracks.entry(agent_id).or_default();
                 (track.tier, track.tier_at) = (tier, Some(event.at));
@@ -251,15 +251,23 @@ async fn compare(store: &Store, agent: &AgentId, made: &Track) -> Result<Vec<Str
     Ok(wrong)
 }
 
-/// What the log tells of a track record: all but when it was last looked at, and by whom, and the
-/// badges, which follow from the rest at the times when it was looked at.
+/// What the log tells of a track record: all but when it was last looked at, and by whom. Badges
+/// follow from the rest and from the time.
 fn told(track: &Track) -> Track {
     Track {
-        reviewed_at: None,
-        badges: Vec::new(),
-        past_badges: Vec::new(),
-        shown: Default::default(),
+        facts: track.facts,
+        chain: track.chain,
+        totals: track.totals,
+        first_at: track.first_at,
+        last_at: track.last_at,
+        last_proof_at: track.last_proof_at,
+        disputes: track.disputes,
+        tier: track.tier,
+        tier_at: track.tier_at,
         benchmark: Benchmark { last_evaluated_at: None, ..track.benchmark.clone() },
-        ..track.clone()
+        imported: track.imported.clone(),
+        import_digests: track.import_digests.clone(),
+        subsidies_open: track.subsidies_open,
+        ..Track::default()
     }
 }

@@ -21,8 +21,8 @@ use crate::{
 /// The time, and for each agent the sums of what is older than the window, at that very time.
 const BASES: &str = "
     with told (now) as materialized (
-        select coalesce($2::bigint, greatest($3::bigint, cast(extract(epoch from clock_timestamp()) * 1000
-                                              as bigint))))
+        select coalesce($2::bigint, greatest($3::bigint, cast(
+            extract(epoch from clock_timestamp()) * 1000 as bigint))))
     select told.now, w.agent_id, f.conduit_sum, f.conduit_ok_sum, f.proofs_sum, f.ap2_sum,
            f.ap2_ok_sum, f.cents_sum
     from told cross join unnest($1::text[]) w (agent_id)
