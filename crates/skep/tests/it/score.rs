@@ -15,6 +15,8 @@ use skep_sdk::Client;
 use skep_testkit::process::Child;
 use skep_wire::settle::{EscrowStatus, NegotiationResponse, ResponseStatus, VCAP_VERSION};
 
+use crate::proof_page::get;
+
 /// How long the built-in verifier may take for one deal.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DAY_S: u64 = 24 * 3600;
@@ -227,6 +229,11 @@ fn a_stranger_checks_a_score_without_asking_the_node() {
     let passport = certificate["publication"]["agent_passport_id"].as_str().unwrap();
     let publication = world.json("ann", &["score", "show", passport])["publication"].clone();
     assert_eq!(publication, certificate["publication"], "one document for everybody");
+    for path in [format!("/v1/agents/{ben}"), format!("/agents/{passport}/passport/public")] {
+        let head = get(&world.url, &path).head;
+        assert!(head.contains("x-swarmscore: 119\r\n"), "{head}");
+        assert!(head.contains("x-swarmscore-escrow-modifier: 0.9048\r\n"), "{head}");
+    }
     let keys = runtime().block_on(Client::new(&world.url).unwrap().score_keys()).unwrap();
     let keys = world.write("keys.json", &serde_json::to_value(keys).unwrap());
     let at = publication["issuer"]["computed_at"].as_str().unwrap();
