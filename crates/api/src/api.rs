@@ -9,6 +9,7 @@ use skep_wire::http_signature::KeyId;
 use crate::{
     config::{Config, Limits},
     docs::Documents,
+    extract::AgentName,
     keys::Keys,
     problem::ApiError,
 };
@@ -63,6 +64,14 @@ impl Api {
         match name {
             KeyId::Agent(agent) => Ok(*agent),
             KeyId::Did(did) => Ok(self.market.agent(&did.to_string()).await?.agent_id),
+        }
+    }
+
+    /// An agent by any name that scores go by.
+    pub(crate) async fn scored(&self, name: &AgentName) -> Result<AgentId, ApiError> {
+        match name {
+            AgentName::Key(name) => self.agent_id(name).await,
+            AgentName::Passport(id) => Ok(self.market.agent_with_passport(id).await?),
         }
     }
 

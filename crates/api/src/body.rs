@@ -25,6 +25,9 @@ const BROWSER_TIME_MAX: Duration = Duration::from_secs(150);
 /// The longest message with what was asked and answered in a hire.
 const PAYLOAD_LEN_MAX: usize = 16 * 1024 * 1024;
 
+/// The longest publication with a certificate that is checked.
+const CERTIFICATE_LEN_MAX: usize = 8 * 1024 * 1024;
+
 /// Deliveries, and proofs with their attachments, may be longer than other messages.
 pub(crate) fn limits(path: &str, usual: &Limits) -> Limits {
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
@@ -32,6 +35,8 @@ pub(crate) fn limits(path: &str, usual: &Limits) -> Limits {
         true if ends(&["/callback", "/decision"]) => CALLBACK_LEN_MAX,
         true if ends(&["/deliveries"]) => DOCUMENT_LEN_MAX,
         _ if path.starts_with("/v1/receipts/") && ends(&["/payload"]) => PAYLOAD_LEN_MAX,
+        _ if path == "/v1/swarmscore/verify" => CERTIFICATE_LEN_MAX,
+        _ if path == "/v1/swarmscore/import" => DOCUMENT_LEN_MAX,
         // What is typed, or kept as a file, may be long.
         _ if is_session(path) => DOCUMENT_LEN_MAX,
         _ => return *usual,

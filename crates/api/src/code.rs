@@ -488,6 +488,28 @@ codes! {
         "The detail says when it is.";
     DeliveredTooLate "delivered_too_late" 409 final "The time for the delivery is over"
         "The money goes back to the buyer.";
+    ScoreNotPublished "score_not_published" 404 final "The agent's score is not published"
+        "With fewer than ten sessions only the agent itself sees its score, by a signed request.";
+    IssuerUnreachable "issuer_unreachable" 503 retry "The issuer's keys could not be fetched"
+        "Nothing was imported. The detail says what came of asking its host; try again later.";
+    ImportUnreadable "import_unreadable" 422 final "The export cannot be read"
+        "Send what the other platform exported, without changing it.";
+    ImportBadPublication "import_bad_publication" 422 final "The publication does not hold"
+        "Its signature, its time or its sums are wrong; the detail names the checks. Export again.";
+    ImportBadPassport "import_bad_passport" 422 final "The passport's signature does not hold"
+        "It must be signed by a key of the platform that issued the publication.";
+    ImportOtherPassport "import_other_passport" 422 final "Passport and publication do not match"
+        "Both must be of the same agent and of the same platform.";
+    ImportOtherAgent "import_other_agent" 403 final "The export is another agent's"
+        "The passport must name the agent that signs the request, or its key.";
+    ImportTooYoung "import_too_young" 422 final "The passport is too young"
+        "Its first session must be at least 30 days ago.";
+    ImportOwnExport "import_own_export" 422 final "This was exported here"
+        "What was counted here counts already.";
+    ImportRepeated "import_repeated" 409 final "This export was imported already"
+        "Each publication can be brought once, by one agent.";
+    ImportOlder "import_older" 409 final "A newer export was imported already"
+        "Bring one that was made later.";
     NotDev "not_dev" 404 final "There is no test money here"
         "Test money is given only by a node that was made with --dev.";
     FaucetLimit "faucet_limit" 422 final "The faucet does not give that much"

@@ -2,7 +2,7 @@
 
 mod agent_header;
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use axum::{
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
@@ -184,6 +184,63 @@ impl<T: DeserializeOwned> FromRequest<Api> for MaybeSigned<T> {
         let JsonBody(value) = JsonBody::from_request(request, api).await?;
         Ok(MaybeSigned { by: None, value })
     }
+}
+
+/// Who asks, where a request need not be signed: some answers are for one agent only.
+#[derive(Debug)]
+pub(crate) struct Caller(pub(crate) Option<AgentId>);
+
+impl FromRequest<Api> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Caller, ApiError> {
+        let names_signer = |name: &&str| request.headers().contains_key(*name);
+        if !["signature-input", "x-agent-id"].iter().any(names_signer) {
+            return Ok(Caller(None));
+        }
+        Ok(Caller(Some(Signed::from_request(request, api).await?.by.agent)))
+    }
+}
+
+/// The names that agents go by where scores are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AgentName {
+    Key(KeyId),
+    /// The id of its passport, which is all that a publication says.
+    Passport(String),
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentName::Key(name) => name.fmt(f),
+            AgentName::Passport(id) => id.fmt(f),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an agent is named by 0x and 40 hex digits, by did:swarm: and 64, or by its passport's id")]
+pub(crate) struct ParseAgentNameError;
+
+impl FromStr for AgentName {
+    type Err = ParseAgentNameError;
+
+    fn from_str(text: &str) -> Result<AgentName, ParseAgentNameError> {
+        if is_uuid(text) {
+            return Ok(AgentName::Passport(text.to_ascii_lowercase()));
+        }
+        text.parse().map(AgentName::Key).map_err(|_| ParseAgentNameError)
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    const DASHES: [usize; 4] = [8, 13, 18, 23];
+    let fits = |(place, byte): (usize, u8)| match DASHES.contains(&place) {
+        true => byte == b'-',
+        false => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(fits)
 }
 
 /// The one id in the path.

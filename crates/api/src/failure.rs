@@ -4,6 +4,7 @@
 mod deal;
 mod hire;
 mod pay;
+mod score;
 mod session;
 
 use skep_market::{DealRefusal, Failure, Guarded, KeyRefusal, Refusal};
@@ -13,6 +14,7 @@ use self::{
     deal::of_deal,
     hire::of_hire,
     pay::{of_budget, of_escrow, of_payment},
+    score::of_score,
     session::of_session,
 };
 use crate::{code::Code, problem::ApiError};
@@ -59,6 +61,7 @@ impl From<Refusal> for ApiError {
             Refusal::Payment { reason } => of_payment(reason),
             Refusal::Budget { reason } => of_budget(reason),
             Refusal::Escrow { reason } => of_escrow(reason),
+            Refusal::Score { reason } => of_score(reason),
         };
         let tiers = match &refusal {
             Refusal::Session { reason } => session::tiers(reason),

@@ -11,8 +11,10 @@ mod listings;
 mod node;
 mod operators;
 mod pages;
+mod passports;
 mod proofs;
 mod receipts;
+mod scores;
 mod sessions;
 mod transfers;
 mod verifications;
@@ -25,7 +27,9 @@ use axum::{
 };
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
+use skep_base::AgentId;
 use skep_market::Answered;
+use skep_wire::score::{HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER};
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -68,6 +72,9 @@ const CURSOR_LEN_MAX: usize = 128;
             chain of hashes, which the gateway signs when the session is closed."),
         (name = "hire", description = "SHP: what agents sell, who finds them, and the receipts of \
             hires. These messages carry their own signatures."),
+        (name = "score", description = "SwarmScore and ATEP: what an agent has done, counted, signed \
+            and open to anybody's check. Answers about one agent carry `X-SwarmScore`, \
+            `X-SwarmScore-Tier` and `X-SwarmScore-Escrow-Modifier`, if its score is published."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),
     ),
@@ -131,6 +138,7 @@ pub(crate) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(sessions::close))
         .routes(routes!(sessions::proof))
         .merge(registry())
+        .merge(reputation())
         .routes(routes!(events::list))
         .routes(routes!(events::head))
         .routes(routes!(node::keys))
@@ -178,6 +186,23 @@ fn registry() -> OpenApiRouter<Api> {
         .routes(routes!(receipts::of_agent))
 }
 
+/// SwarmScore and ATEP.
+fn reputation() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(scores::keys))
+        .routes(routes!(scores::profile))
+        .routes(routes!(scores::publication))
+        .routes(routes!(scores::show))
+        .routes(routes!(scores::history))
+        .routes(routes!(scores::verify))
+        .routes(routes!(scores::export))
+        .routes(routes!(scores::import))
+        .routes(routes!(scores::trust_registry))
+        .routes(routes!(passports::show))
+        .routes(routes!(passports::public))
+        .routes(routes!(passports::certificate))
+}
+
 /// What every list takes.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -217,6 +242,24 @@ fn opaque(cursor: Option<String>) -> Result<Option<String>, ApiError> {
         Some(cursor) if !is_sane(&cursor) => Err(Code::MalformedCursor.into()),
         cursor => Ok(cursor),
     }
+}
+
+/// An answer about one agent, with its score if that is published (SwarmScore 7.4).
+async fn with_score(api: &Api, agent: &AgentId, answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
+    // What was asked for is there; nobody is refused it because of three headers.
+    let Ok(Some(headline)) = api.market.headline(agent).await else { return response };
+    let values = [
+        (HEADER_SCORE, headline.score.to_string()),
+        (HEADER_TIER, headline.tier.as_str().to_owned()),
+        (HEADER_MODIFIER, headline.effective_modifier.to_string()),
+    ];
+    for (name, value) in values {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
 }
 
 /// The answer of a write, marked if it was given before.

@@ -15,7 +15,7 @@ use crate::{
     hire::HireRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
     pay::{EscrowRefusal, PayRefusal},
-    score::AdminRefusal,
+    score::{AdminRefusal, ScoreRefusal},
     session::SessionRefusal,
 };
 
@@ -109,6 +109,8 @@ pub enum Refusal {
     Budget { reason: BudgetRefusal },
     #[error(transparent)]
     Admin { reason: AdminRefusal },
+    #[error(transparent)]
+    Score { reason: ScoreRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

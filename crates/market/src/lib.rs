@@ -44,8 +44,9 @@ pub use self::{
     pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
     score::{
-        AdminRefusal, COOLDOWN, OperatorRevocation, OperatorScore, QUALIFIED_MAX, ScoreReport,
-        benchmark_after, fact_of, recompute_scores,
+        AdminRefusal, COOLDOWN, Headline, ImportWord, OperatorRevocation, OperatorScore,
+        QUALIFIED_MAX, ScoreRefusal, ScoreReport, benchmark_after, check_score, fact_of,
+        recompute_scores,
     },
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,
@@ -78,6 +79,8 @@ pub struct Market {
     egress: Option<Arc<dyn Egress>>,
     gateway: Option<Arc<dyn Gateway>>,
     checks: Option<Arc<dyn Checks>>,
+    /// Signs scores and passports.
+    office: Arc<score::Office>,
     conduit: Arc<Conduit>,
     policy: Arc<Policy>,
     /// Verifiers that the marketplace itself picks, and reviewers.
@@ -100,6 +103,7 @@ impl Market {
         Market {
             store,
             settlement_key: log_key.clone(),
+            office: Arc::new(score::Office::new((*log_key).clone())),
             log_key,
             webhook_key: None,
             egress: None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Did, Timestamp, ed25519::PublicKey, hash::sha256};
+use skep_score::publish::passport_id;
 use skep_store::{Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::identity::{
     Agent, AgentKey, NAME_LEN_MAX, Operator, RegisterAgent, RegisterOperator, Statement,
@@ -22,6 +23,8 @@ pub(crate) const STATEMENT_AGE_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) const NAME_DID: &str = "did";
 pub(crate) const NAME_KEY: &str = "key";
+/// The id of an agent's passport: publications say nothing else.
+pub(crate) const NAME_PASSPORT: &str = "passport";
 
 /// An operator as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +151,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
     }
     turn.claim_name(NAME_DID, &did.to_string(), binding.agent_id);
     turn.claim_name(NAME_KEY, &key, binding.agent_id);
+    turn.claim_name(NAME_PASSPORT, &passport_id(&binding.agent_id), binding.agent_id);
     let first = AgentKey {
         public_key: binding.public_key,
         since: turn.now(),

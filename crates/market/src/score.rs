@@ -2,13 +2,19 @@
 //! follows in the same write set.
 
 mod admin;
+mod certificate;
 mod count;
 mod esteem;
 mod fact;
 mod gate;
 mod heartbeat;
+mod issuer;
+mod passport;
+mod portability;
+mod publication;
 mod rank;
 mod recompute;
+mod refusal;
 mod report;
 mod subsidy;
 
@@ -18,6 +24,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use skep_base::{AgentId, Did, Timestamp};
 use skep_score::{
     Totals, Track,
+    atep::Breadth,
     parameters::Parameters,
     track::{Around, Evaluated},
 };
@@ -26,14 +33,22 @@ use skep_wire::score::{BenchmarkEvent, Evaluator};
 
 pub use self::{
     admin::{AdminRefusal, COOLDOWN},
+    certificate::check_score,
     fact::fact_of,
+    publication::Headline,
     recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
+    refusal::{ImportWord, ScoreRefusal},
     report::QUALIFIED_MAX,
 };
 pub(crate) use self::{
-    count::{Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact},
+    count::{
+        Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact,
+        session_visit,
+    },
     esteem::{Esteem, tier_of},
     heartbeat::HEARTBEAT_JOB,
+    issuer::Office,
+    publication::breadth_key,
     rank::{RANK_JOB, Whose, is_newcomer, rank_now},
     subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
 };
@@ -176,6 +191,13 @@ impl Market {
             turn.add_fact(fact::row(who.agent, n, fact, &track));
         }
         self.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
+        if let Some(visit) = &line.visit {
+            let (key, now) = (breadth_key(&who.agent), turn.now());
+            let mut breadth: Breadth = turn.record(&key)?.unwrap_or_default();
+            breadth.add(visit, now);
+            track.see_breadth(&breadth, now);
+            turn.put(&key, &breadth)?;
+        }
         turn.put(&score_key(&who.agent), &track)?;
         Ok(line)
     }

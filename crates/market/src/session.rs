@@ -165,7 +165,7 @@ fn attachment_key(id: &SessionId, sha256: &Hash32) -> RecordKey {
     RecordKey { route: RouteKey::of(id), kind: "attachment", id: sha256.to_string() }
 }
 
-fn proof_key(id: &SessionId) -> RecordKey {
+pub(crate) fn proof_key(id: &SessionId) -> RecordKey {
     RecordKey { route: RouteKey::of(id), kind: "session_proof", id: id.to_string() }
 }
 

@@ -24,6 +24,7 @@ mod error;
 mod gateway;
 mod hire;
 mod retry;
+mod score;
 mod sessions;
 mod x402;
 

@@ -21,6 +21,7 @@ mod node_key;
 mod programs;
 mod proof;
 mod review;
+mod score;
 mod search;
 mod sell;
 mod session;
@@ -74,6 +75,7 @@ enum Command {
     Review(review::ReviewArgs),
     Listing(listing::ListingArgs),
     Search(search::SearchArgs),
+    Score(score::ScoreArgs),
     Session(session::SessionArgs),
     Gateway(gateway::GatewayArgs),
     Proof(proof::ProofArgs),
@@ -172,6 +174,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
         Command::Review(args) => with_settings!(args),
         Command::Listing(args) => with_settings!(args),
         Command::Search(args) => with_settings!(args),
+        Command::Score(args) => with_settings!(args),
         Command::Session(args) => with_settings!(args),
         Command::Gateway(args) => {
             let settings = Settings::load(config, &args.flags())?;

@@ -112,6 +112,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     let mut market = Market::new(store, node_key::key(&data_dir, "log")?, dev)
         .with_settlement_key(node_key::key(&data_dir, "settlement")?)
         .with_webhook_key(node_key::key(&data_dir, "webhook")?)
+        .with_score_key(node_key::key(&data_dir, "score")?)
         .with_egress(Arc::new(Guarded::new(dev)?))
         .with_checks(Arc::new(Sandboxed::new()?))
         .with_policy(policy(settings)?)
@@ -124,6 +125,8 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         market = market.with_test_clock(clock).await?;
     }
     let server = Server::bind(config(settings, dev)?, market.clone()).await?;
+    market.set_platform_url(&platform_url(settings, dev, &server));
+    market.announce_score_keys().await?;
     // Before `ready`, so that whoever reads it may send the signal at once.
     let stopped = stop_signal()?;
     let (stop, stopping) = watch::channel(false);
@@ -172,6 +175,14 @@ fn admin_door(
             tracing::error!(%error, "the socket for `skep admin` failed");
         }
     }))
+}
+
+/// Where others find what this node publishes.
+fn platform_url(settings: &Settings, dev: bool, server: &Server) -> String {
+    match settings.list("public_names").first() {
+        Some(name) if !dev => format!("https://{name}"),
+        _ => server.url(),
+    }
 }
 
 pub fn config(settings: &Settings, dev: bool) -> Result<Config> {

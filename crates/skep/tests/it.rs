@@ -24,6 +24,8 @@ mod kill;
 mod market_process;
 #[path = "it/proof_page.rs"]
 mod proof_page;
+#[path = "it/score.rs"]
+mod score;
 #[path = "it/sell.rs"]
 mod sell;
 #[path = "it/sessions.rs"]

@@ -10,7 +10,7 @@ use skep_wire::{
     wallet::EventLine,
 };
 
-use super::{PageQuery, answered, log_place, page_len};
+use super::{PageQuery, answered, log_place, page_len, with_score};
 use crate::{
     api::Api,
     extract::{JsonBody, PathId, Query, Signed},
@@ -50,8 +50,9 @@ pub(super) async fn register(
 pub(super) async fn show(
     State(api): State<Api>,
     PathId(name): PathId<KeyId>,
-) -> Result<Json<Agent>, ApiError> {
-    Ok(Json(api.market.agent(&name.to_string()).await?))
+) -> Result<Response, ApiError> {
+    let agent = api.market.agent(&name.to_string()).await?;
+    Ok(with_score(&api, &agent.agent_id, Json(&agent)).await)
 }
 
 /// Change an agent's keys

@@ -1,6 +1,10 @@
 //! What agents sell, and how it is found (SHP 5 and 6).
 
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, id::ListingId};
@@ -10,7 +14,7 @@ use skep_wire::{
     http_signature::KeyId,
 };
 
-use super::{PageQuery, opaque, page_len};
+use super::{PageQuery, opaque, page_len, with_score};
 use crate::{
     api::Api,
     code::Code,
@@ -160,10 +164,11 @@ pub(super) async fn of_agent(
     State(api): State<Api>,
     PathId(name): PathId<KeyId>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<Page<Found>>, ApiError> {
+) -> Result<Response, ApiError> {
     let agent = api.agent_id(&name).await?;
     let (cursor, limit) = (opaque(query.cursor)?, page_len(query.limit)?);
-    Ok(Json(api.market.listings_of(&agent, cursor.as_deref(), limit).await?))
+    let page = api.market.listings_of(&agent, cursor.as_deref(), limit).await?;
+    Ok(with_score(&api, &agent, Json(page)).await)
 }
 
 /// Find sellers

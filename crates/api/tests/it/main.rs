@@ -8,5 +8,6 @@ mod money;
 mod notices;
 mod payments;
 mod registry;
+mod scores;
 mod serving;
 mod world;

@@ -1,8 +1,11 @@
 //! What counts and what does not, for every way in which work can end.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp, id::SessionId};
-use skep_score::{Dimension, Fact, Track};
+use skep_score::{Dimension, Fact, Track, atep::Visit, money::cents};
 use skep_settle::{
     Deal, agreement,
     deal::{Closed, Method},
@@ -12,6 +15,9 @@ use skep_wire::{
     conduit::{SessionBundle, SessionStatus},
     hire::EscrowTerms,
 };
+
+/// Hosts of one session that are noted: the event of its end stays short.
+const VISIT_DOMAINS_MAX: usize = 50;
 
 /// What happened to an agent's open disputes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +34,8 @@ pub(crate) struct Change {
     pub(crate) dispute: Option<Turned>,
     /// Of a deal in which the platform fronts a part.
     pub(crate) subsidy: Option<Turned>,
+    /// What a session has touched.
+    pub(crate) visit: Option<Visit>,
 }
 
 /// What an event says of a track record: enough to make it again from the log.
@@ -41,6 +49,8 @@ pub(crate) struct ScoreLine {
     pub(crate) dispute: Option<Turned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subsidy: Option<Turned>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) visit: Option<Visit>,
 }
 
 impl Change {
@@ -54,8 +64,8 @@ impl Change {
 
     /// The fact's time is settled when it is counted.
     pub(super) fn line(&self, agent: AgentId) -> ScoreLine {
-        let Change { fact, dispute, subsidy } = self.clone();
-        ScoreLine { scored: Some(agent), counted: fact, dispute, subsidy }
+        let Change { fact, dispute, subsidy, visit } = self.clone();
+        ScoreLine { scored: Some(agent), counted: fact, dispute, subsidy, visit }
     }
 
     /// All but the fact.
@@ -166,7 +176,7 @@ pub(crate) fn session_fact(
         SessionStatus::Failed => false,
         _ => return None,
     };
-    bundle.action_log.iter().any(is_on_a_host).then(|| Fact {
+    bundle.action_log.iter().any(|action| host_of(action).is_some()).then(|| Fact {
         dimension: Dimension::Conduit,
         source: id.to_string(),
         ok,
@@ -177,18 +187,28 @@ pub(crate) fn session_fact(
     })
 }
 
-/// Whether an action was done at an address of the web.
-fn is_on_a_host(action: &serde_json::Value) -> bool {
-    let url = action.get("url").and_then(|url| url.as_str()).unwrap_or_default();
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    rest.is_some_and(|rest| !rest.is_empty())
+/// What a session has touched, and what it has cost.
+pub(crate) fn session_visit(bundle: &SessionBundle, cost: Amount, asset: Asset) -> Visit {
+    let log = &bundle.action_log;
+    let domains: BTreeSet<String> = log.iter().filter_map(host_of).map(str::to_lowercase).collect();
+    let kind = |action: &Value| action.get("action").and_then(Value::as_str).map(str::to_owned);
+    let kinds: BTreeSet<String> = log.iter().filter_map(kind).collect();
+    Visit {
+        domains: domains.into_iter().take(VISIT_DOMAINS_MAX).collect(),
+        task_types: kinds.into_iter().collect(),
+        cost_cents: cents(cost, asset),
+    }
 }
 
-/// Decision 38: US cents, rounded down; other money is not compared.
-fn cents(amount: Amount, asset: Asset) -> u64 {
-    if ![Asset::USD, Asset::USDC].contains(&asset) {
-        return 0;
-    }
-    let per_cent = 10_i64.pow(asset.exponent().saturating_sub(2));
-    u64::try_from(amount.minor() / per_cent).unwrap_or_default()
+/// The host that an action was done at, if it was done on the web: without port and user.
+fn host_of(action: &Value) -> Option<&str> {
+    let url = action.get("url")?.as_str()?;
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?;
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next()?,
+        None => host.split(':').next()?,
+    };
+    (!host.is_empty()).then_some(host)
 }

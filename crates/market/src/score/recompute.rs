@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skep_base::{AgentId, Hash32, json::read_own};
-use skep_score::{Totals, Track, benchmark::Benchmark};
+use skep_score::{Totals, Track, benchmark::Benchmark, import::Imported};
 use skep_store::{Bug, Event, Progress, Store, StoreError};
 use skep_wire::{
     score::{BenchmarkEvent, BenchmarkEventType, BenchmarkStatus},
@@ -60,6 +60,12 @@ impl ScoreReport {
 struct Promoted {
     agent_id: AgentId,
     tier: Tier,
+}
+
+#[derive(Debug, Deserialize)]
+struct Brought {
+    agent_id: AgentId,
+    imported: Imported,
 }
 
 #[derive(Debug, Deserialize)]
@@ -130,6 +136,10 @@ impl Replay {
                 let changed: Changed = read(event)?;
                 let track = self.tracks.entry(changed.agent_id).or_default();
                 track.benchmark = benchmark_after(&track.benchmark, &changed.event);
+            }
+            "score.imported" => {
+                let Brought { agent_id, imported } = read(event)?;
+                self.tracks.entry(agent_id).or_default().bring(imported);
             }
             // Most events say nothing of scores, and are not taken apart.
             _ if event.body.contains("\"scored\"") => {

@@ -19,8 +19,8 @@ use skep_wire::{
 };
 
 use super::{
-    OpenSessions, SessionRecord, SessionRefusal, act, attachment_key, hold_id, loaded, open_key,
-    proof_key, session_key, step_key,
+    ASSET, OpenSessions, SessionRecord, SessionRefusal, act, attachment_key, hold_id, loaded,
+    open_key, proof_key, session_key, step_key,
 };
 use crate::{
     AgentRecord, Answered, Failure, Market, Signed,
@@ -28,7 +28,7 @@ use crate::{
     deal::short,
     identity::agent_key,
     notice,
-    score::{Change, ScoreLine, Scored, load_track, session_fact},
+    score::{Change, ScoreLine, Scored, breadth_key, load_track, session_fact, session_visit},
 };
 
 /// How long the gateway may take to end a session: the action under way ends first.
@@ -114,6 +114,7 @@ impl Market {
         let agent = self.agent_record(&record.agent).await?.agent;
         let (mut load, market) = (load_end(&id, record, &ending), self.clone());
         load_track(&mut load, &agent.agent_id, &agent.operator, Lock::Exclusive);
+        load.records.push((breadth_key(&agent.agent_id), Lock::Exclusive));
         let operator = agent.operator;
         let ended = self.run(load, vec![], move |turn| match loaded(turn, &id)? {
             over if over.is_over() => Ok((over.view(id), false)),
@@ -200,13 +201,13 @@ impl Market {
         let mut others: OpenSessions = turn.record(&open)?.unwrap_or_default();
         others.ids.retain(|other| other != id);
         turn.put(&open, &others)?;
-        let fact = match ending {
-            Ending::Proven { proof, bundle } => {
-                session_fact(id, bundle, proof.proof_hash, turn.now())
-            }
-            Ending::Lost { .. } => None,
-        };
-        let line = self.count(turn, Scored { agent: record.agent, operator }, Change::of(fact))?;
+        let mut change = Change::default();
+        if let Ending::Proven { proof, bundle } = ending {
+            change.fact = session_fact(id, bundle, proof.proof_hash, turn.now());
+            let visit = || session_visit(bundle, record.cost, ASSET);
+            change.visit = change.fact.as_ref().map(|_| visit());
+        }
+        let line = self.count(turn, Scored { agent: record.agent, operator }, change)?;
         tell(turn, id, &record, &line)?;
         Ok(record.view(*id))
     }

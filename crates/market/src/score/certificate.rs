@@ -1,0 +1,178 @@
+//! 8.4: what a stranger needs to check a score without trusting this node; and 8.5, the same check
+//! done here.
+
+use serde_json::Value;
+use skep_base::{
+    AgentId, Timestamp,
+    hash::json_sha256,
+    id::{DealId, SessionId},
+};
+use skep_score::verify::{self, Source};
+use skep_settle::{proof, session_proof};
+use skep_wire::{
+    conduit::{SessionBundle, SessionProof},
+    score::{
+        Certificate, Dimension, FailedCheck, NumberedFact, RECENT_PROOFS_MAX, Settled,
+        VerifyAnswer, VerifyLevel, VerifyRequest,
+    },
+    settle::{SettlementReceipt, VerificationCallback},
+};
+
+use super::{publication::bug, refusal::ScoreRefusal};
+use crate::{
+    Failure, Market,
+    deal::{proof_key, settlement_record_key},
+    read::next,
+    session,
+};
+
+impl Market {
+    /// The evidence of an agent's score: its facts in one chain, and for the newest of them what
+    /// gateways and verifiers have signed. `settlements`: how many receipts at most.
+    pub async fn certificate(
+        &self,
+        agent: &AgentId,
+        by: Option<&AgentId>,
+        settlements: usize,
+    ) -> Result<Certificate, Failure> {
+        let sight = self.sight(agent).await?;
+        if !sight.is_published() && by != Some(agent) {
+            return Err(ScoreRefusal::NotPublished { agent: *agent }.into());
+        }
+        // The very publication that others were given, and the window that it is about.
+        let kept = self.publication_of(&sight).await?;
+        let window = self.window(&sight, kept.at).await?;
+        Ok(Certificate {
+            agent_id: *agent,
+            publication: serde_json::to_value(&*kept.publication).map_err(bug)?,
+            session_proofs: self.newest_proofs(&window.facts).await?,
+            settlements: self.newest_settlements(&window.facts, settlements).await?,
+            chain_before: window.chain_before_shown,
+            facts: window.facts,
+            keys: self.score_keys().await?,
+        })
+    }
+
+    async fn newest_proofs(&self, facts: &[NumberedFact]) -> Result<Vec<SessionProof>, Failure> {
+        let sessions: Vec<SessionId> =
+            sources(facts, Dimension::Conduit).take(RECENT_PROOFS_MAX).collect();
+        let keys = sessions.iter().map(session::proof_key).collect();
+        let mut records = self.read_all(keys).await?;
+        let mut proofs = Vec::with_capacity(sessions.len());
+        for _ in sessions {
+            let proof: Option<SessionProof> = next(&mut records)?;
+            proofs.extend(proof.map(|proof| SessionProof { attachments: Vec::new(), ..proof }));
+        }
+        Ok(proofs)
+    }
+
+    /// Those of deals; an escrow of a hire has no receipt but its fact.
+    async fn newest_settlements(
+        &self,
+        facts: &[NumberedFact],
+        at_most: usize,
+    ) -> Result<Vec<Settled>, Failure> {
+        let deals: Vec<DealId> = sources(facts, Dimension::Ap2).take(at_most).collect();
+        let keys = deals.iter().map(settlement_record_key).collect();
+        let mut records = self.read_all(keys).await?;
+        let mut receipts = Vec::<SettlementReceipt>::with_capacity(deals.len());
+        for _ in &deals {
+            receipts.extend(next::<SettlementReceipt>(&mut records)?);
+        }
+        let verdicts: Vec<_> = receipts.iter().map(|r| r.settlement.verification_id).collect();
+        let keys = verdicts.iter().flatten().map(proof_key).collect();
+        let mut records = self.read_all(keys).await?;
+        let mut settled = Vec::with_capacity(receipts.len());
+        for receipt in receipts {
+            let callback: Option<Value> = match receipt.settlement.verification_id {
+                Some(_) => next(&mut records)?,
+                None => None,
+            };
+            settled.push(Settled { receipt, callback: callback.map(without_attachments) });
+        }
+        Ok(settled)
+    }
+
+    /// Checks a publication by this node's own keys, or by those of an issuer that it trusts.
+    pub async fn verify_publication(
+        &self,
+        request: VerifyRequest,
+    ) -> Result<VerifyAnswer, Failure> {
+        let issuer = &request.publication["issuer"];
+        let text = |name: &str| issuer[name].as_str().unwrap_or_default();
+        let (platform, kid) = (text("platform").to_owned(), text("kid").to_owned());
+        let keys = match platform == self.platform().platform {
+            true => Some(self.score_keys().await?),
+            false => match self.trust_registry().await?.find(&platform) {
+                // That its keys cannot be had is an answer too: nothing is known of the signature.
+                Some(issuer) => self.keys_of(issuer, &kid).await.ok(),
+                None => None,
+            },
+        };
+        let now = self.store.now().await?;
+        // Hashes and signatures of a whole certificate take their time.
+        let checked = tokio::task::spawn_blocking(move || {
+            let source = keys.as_ref().map(|keys| Source { keys, host: Some(&platform) });
+            check_score(&request.publication, request.certificate.as_ref(), source.as_ref(), now)
+        });
+        checked.await.map_err(bug)
+    }
+}
+
+/// Checks a publication and, if there is one, the certificate that backs it (8.1 to 8.4). Needs
+/// nothing but what it is given.
+pub fn check_score(
+    publication: &Value,
+    certificate: Option<&Certificate>,
+    source: Option<&Source<'_>>,
+    now: Timestamp,
+) -> VerifyAnswer {
+    let Some(certificate) = certificate else {
+        return verify::publication(publication, source, now);
+    };
+    let mut answer = verify::certificate(certificate, source, &SettleProofs, now);
+    if !is_same(&certificate.publication, publication) {
+        answer = verify::publication(publication, source, now);
+        answer.verified = false;
+        answer.failed_checks.push(FailedCheck {
+            level: VerifyLevel::L3,
+            check: "certificate.publication".to_owned(),
+            detail: "the certificate is of another publication".to_owned(),
+        });
+    }
+    answer
+}
+
+/// However their numbers are written.
+fn is_same(a: &Value, b: &Value) -> bool {
+    matches!((json_sha256(a), json_sha256(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// The rules of sessions and verifications, for those of scores.
+struct SettleProofs;
+
+impl verify::Proofs for SettleProofs {
+    fn session(&self, proof: &SessionProof) -> Result<SessionBundle, String> {
+        session_proof::check(proof, None).map_err(|fault| fault.to_string())
+    }
+
+    fn callback(&self, callback: &VerificationCallback) -> Result<(), String> {
+        // Decision 27: without a bundle there is nothing to check but the marketplace's word.
+        let bundle = callback.proof_bundle.as_ref().ok_or("it carries no proof bundle")?;
+        proof::check_alone(callback, bundle).map(drop).map_err(|fault| fault.to_string())
+    }
+}
+
+/// What the newest facts of one kind came from, newest first.
+fn sources<T: std::str::FromStr>(facts: &[NumberedFact], of: Dimension) -> impl Iterator<Item = T> {
+    let facts = facts.iter().rev().filter(move |fact| fact.fact.dimension == of);
+    facts.filter_map(|fact| fact.fact.source.parse().ok())
+}
+
+/// The verdict's signature is over the bundle, which names attachments by their hashes.
+fn without_attachments(mut callback: Value) -> Value {
+    if let Some(callback) = callback.as_object_mut() {
+        callback.remove("attachments");
+    }
+    callback
+}

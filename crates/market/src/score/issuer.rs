@@ -1,0 +1,247 @@
+//! Under which name and by which keys scores are published, and whose others are believed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use skep_base::{
+    Timestamp,
+    ed25519::{PublicKey, SecretKey},
+    hash::sha256,
+};
+use skep_score::publish::Platform;
+use skep_store::{Load, Lock, RecordKey};
+use skep_wire::score::{IssuerKey, KeyPurpose, KeySet, TrustRegistry, TrustedIssuer};
+
+use super::{publication::Published, refusal::ScoreRefusal};
+use crate::{Failure, Market};
+
+/// How long a key is announced for; a node that still uses it announces it anew.
+const KEY_ANNOUNCED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// A key with less than this left is announced anew.
+const KEY_LEFT_MIN: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
+/// Keys that are listed, at most: old ones go first.
+const KEYS_MAX: usize = 1000;
+/// How long another issuer's keys are used without being asked for again.
+const FOREIGN_KEPT: Duration = Duration::from_secs(3600);
+/// How long its host may take.
+const FETCH_TIME_MAX: Duration = Duration::from_secs(10);
+/// The longest list of keys, in bytes.
+const KEYS_LEN_MAX: usize = 256 * 1024;
+/// Issuers whose keys are kept at one time.
+const FOREIGN_MAX: usize = 1000;
+
+/// What scores are published with.
+#[derive(Debug)]
+pub(crate) struct Office {
+    pub(super) key: SecretKey,
+    kid: String,
+    place: OnceLock<Place>,
+    pub(super) published: Published,
+    foreign: Mutex<BTreeMap<String, (Timestamp, KeySet)>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    platform: String,
+    url: String,
+}
+
+impl Office {
+    pub(crate) fn new(key: SecretKey) -> Office {
+        let kid = score_kid(&key.public());
+        Office {
+            key,
+            kid,
+            place: OnceLock::new(),
+            published: Published::default(),
+            foreign: Mutex::default(),
+        }
+    }
+}
+
+/// The name of a key that signs scores.
+fn score_kid(key: &PublicKey) -> String {
+    named("score", key)
+}
+
+fn named(purpose: &str, key: &PublicKey) -> String {
+    let hash = sha256(key.as_bytes()).to_string();
+    format!("{purpose}-{}", &hash[..16])
+}
+
+fn score_keys_key() -> RecordKey {
+    RecordKey::own("score_keys", "score_keys")
+}
+
+/// Whose exports are taken.
+pub(crate) fn trust_registry_key() -> RecordKey {
+    RecordKey::own("trust_registry", "trust_registry")
+}
+
+/// The host of an address, with its port if it has one.
+fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+impl Market {
+    /// Signs scores and passports with a key of their own (decision 6).
+    pub fn with_score_key(self, key: SecretKey) -> Market {
+        Market { office: Office::new(key).into(), ..self }
+    }
+
+    /// Where others find this node. Said once, before anything is published.
+    pub fn set_platform_url(&self, url: &str) {
+        let url = url.trim_end_matches('/').to_owned();
+        let platform = authority(&url).to_owned();
+        // Whoever is later changes nothing: the first word may have been signed already.
+        let _ = self.office.place.set(Place { platform, url });
+    }
+
+    pub(super) fn platform(&self) -> Platform<'_> {
+        let place = self.office.place.get_or_init(|| Place {
+            platform: self.marketplace.to_string(),
+            url: format!("https://{}", self.marketplace),
+        });
+        Platform { platform: &place.platform, platform_url: &place.url, kid: &self.office.kid }
+    }
+
+    /// The keys that this node signs with now, and since when they may have.
+    fn own_keys(&self, now: Timestamp) -> Vec<IssuerKey> {
+        let until = now.plus(KEY_ANNOUNCED);
+        let office = self.office.key.public();
+        let mut keys = vec![IssuerKey::ed25519(
+            &self.office.kid,
+            &office,
+            KeyPurpose::Publication,
+            (now, until),
+        )];
+        // These two were in use before anything was published.
+        let beginning = Timestamp::from_ms(0);
+        let settlement = self.settlement_key.public();
+        let gateway = self.gateway.as_ref().and_then(|gateway| gateway.key());
+        let others = [
+            ("settlement", Some(settlement), KeyPurpose::Settlement),
+            ("gateway", gateway, KeyPurpose::Gateway),
+        ];
+        for (name, key, purpose) in others {
+            let Some(key) = key else { continue };
+            keys.push(IssuerKey::ed25519(&named(name, &key), &key, purpose, (beginning, until)));
+        }
+        keys
+    }
+
+    /// Announces this node's keys, if they are not; old ones stay, so that what they signed can be
+    /// checked.
+    pub async fn announce_score_keys(&self) -> Result<(), Failure> {
+        let now = self.store.now().await?;
+        let known: Option<KeySet> = self.read(score_keys_key()).await?;
+        if is_announced(&known.unwrap_or_default(), &self.own_keys(now), now) {
+            return Ok(());
+        }
+        let key = score_keys_key();
+        let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
+        let market = self.clone();
+        let announced = self.run(load, vec![], move |turn| {
+            let mut known: KeySet = turn.record(&key)?.unwrap_or_default();
+            let own = market.own_keys(turn.now());
+            if !is_announced(&known, &own, turn.now()) {
+                merge(&mut known, own);
+                let over = known.keys.len().saturating_sub(KEYS_MAX);
+                known.keys.drain(..over);
+                turn.put(&key, &known)?;
+                turn.event(&key.route, "score.keys_announced", &known, &[])?;
+            }
+            Ok(())
+        });
+        announced.await?;
+        Ok(())
+    }
+
+    /// All keys that scores, receipts and session proofs of this marketplace were ever signed with.
+    pub async fn score_keys(&self) -> Result<KeySet, Failure> {
+        let known: Option<KeySet> = self.read(score_keys_key()).await?;
+        let mut known = known.unwrap_or_default();
+        let now = self.store.now().await?;
+        let own = self.own_keys(now);
+        // A gateway says its key when the first session opens, which may be later.
+        merge(&mut known, own);
+        Ok(known)
+    }
+
+    /// Whose exports are taken (10.2).
+    pub async fn trust_registry(&self) -> Result<TrustRegistry, Failure> {
+        Ok(self.read(trust_registry_key()).await?.unwrap_or_default())
+    }
+
+    /// The keys of an issuer that is trusted: those that were given by hand, or else what its own
+    /// host says. They are asked for again when one is missing or a while has passed.
+    pub(super) async fn keys_of(
+        &self,
+        issuer: &TrustedIssuer,
+        kid: &str,
+    ) -> Result<KeySet, Failure> {
+        if let Some(keys) = &issuer.keys {
+            return Ok(keys.clone());
+        }
+        let now = self.store.now().await?;
+        let platform = issuer.platform.clone();
+        {
+            let kept = self.office.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+            let fresh = kept.get(&platform).filter(|(at, _)| now.since(*at) < FOREIGN_KEPT);
+            if let Some((_, keys)) = fresh
+                && keys.find(kid, KeyPurpose::Publication).is_some()
+            {
+                return Ok(keys.clone());
+            }
+        }
+        let keys = self.fetch_keys(issuer).await?;
+        let mut kept = self.office.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= FOREIGN_MAX {
+            kept.clear();
+        }
+        kept.insert(platform, (now, keys.clone()));
+        Ok(keys)
+    }
+
+    async fn fetch_keys(&self, issuer: &TrustedIssuer) -> Result<KeySet, ScoreRefusal> {
+        let platform = &issuer.platform;
+        let unreachable = |detail: &str| ScoreRefusal::IssuerUnreachable {
+            platform: platform.clone(),
+            detail: detail.to_owned(),
+        };
+        let egress = self.egress.as_ref().ok_or_else(|| unreachable("no_egress"))?;
+        // What another host says about this one's keys is not believed.
+        if authority(&issuer.key_url) != platform || authority(&issuer.platform_url) != platform {
+            return Err(unreachable("its keys are at another host"));
+        }
+        let asked = egress.get_here(issuer.key_url.clone(), KEYS_LEN_MAX);
+        let body = tokio::time::timeout(FETCH_TIME_MAX, asked).await;
+        let body = body
+            .map_err(|_| unreachable("it took too long"))?
+            .map_err(|failure| unreachable(&failure.code))?;
+        skep_base::json::from_slice(&body).map_err(|_| unreachable("its answer is no list of keys"))
+    }
+}
+
+fn same(a: &IssuerKey, b: &IssuerKey) -> bool {
+    a.kid == b.kid && a.purpose == b.purpose && a.key == b.key
+}
+
+fn is_announced(known: &KeySet, own: &[IssuerKey], now: Timestamp) -> bool {
+    let lasts = |key: &IssuerKey| key.valid_until.since(now) >= KEY_LEFT_MIN;
+    own.iter().all(|own| known.keys.iter().any(|key| same(key, own) && lasts(key)))
+}
+
+/// What is known keeps its beginning.
+fn merge(known: &mut KeySet, own: Vec<IssuerKey>) {
+    for own in own {
+        match known.keys.iter_mut().find(|key| same(key, &own)) {
+            Some(key) => key.valid_until = key.valid_until.max(own.valid_until),
+            None => known.keys.push(own),
+        }
+    }
+}

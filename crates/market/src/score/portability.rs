@@ -1,0 +1,102 @@
+//! Section 10: taking a record elsewhere, and bringing one from there.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use skep_base::AgentId;
+use skep_score::import::{self, Applicant, Imported};
+use skep_store::{Load, Lock, RouteKey};
+use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, TrustedIssuer};
+
+use super::{
+    Scored, issuer::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
+    score_key, track_of,
+};
+use crate::{Answered, Failure, Market, Signed, identity::agent_key};
+
+/// Names of publications that were brought: each has one owner for ever.
+const NAME_IMPORT: &str = "score_import";
+
+/// What the log says of an import: enough to make the track record again.
+#[derive(Debug, Serialize)]
+struct ImportEvent<'a> {
+    agent_id: AgentId,
+    imported: &'a Imported,
+}
+
+impl Market {
+    /// What an agent takes elsewhere: only what was counted here (decision 41a).
+    pub async fn export_score(&self, agent: &AgentId) -> Result<Export, Failure> {
+        let sight = self.sight(agent).await?;
+        let window = self.window(&sight, sight.now).await?;
+        let publication = Arc::new(self.publish(&sight, &window, false)?);
+        let passport = self.passport_with(&sight, Some(publication.clone())).await?;
+        Ok(Export {
+            publication: serde_json::to_value(&*publication).map_err(bug)?,
+            passport: serde_json::to_value(passport).map_err(bug)?,
+        })
+    }
+
+    /// Brings what another platform has signed about the caller. Without an agreement with that
+    /// platform nothing is kept (10.1, step 4).
+    pub async fn import_score(
+        &self,
+        signed: &Signed,
+        request: ImportRequest,
+    ) -> Result<Answered<ImportAnswer>, Failure> {
+        let read = import::read(&request).map_err(ScoreRefusal::from)?;
+        let registry = self.trust_registry().await?;
+        let Some(issuer) = registry.find(&read.platform).cloned() else {
+            if read.platform == self.platform().platform {
+                return Err(ScoreRefusal::from(import::Refusal::OwnExport).into());
+            }
+            let (track, _) = self.track_record(&signed.agent).await?;
+            let value = import::informal(&read, &track, self.store.now().await?);
+            return Ok(Answered { value, replayed: false });
+        };
+        let kid = request.source_publication["issuer"]["kid"].as_str().unwrap_or_default();
+        let keys = self.keys_of(&issuer, kid).await?;
+        let here = self.platform().platform;
+        let applicant = Applicant { agent: &signed.agent, key: &signed.key, here };
+        let now = self.store.now().await?;
+        import::check(&request, &keys, &applicant, now).map_err(ScoreRefusal::from)?;
+        self.accept_import(signed, read, issuer).await
+    }
+
+    async fn accept_import(
+        &self,
+        signed: &Signed,
+        read: import::Read,
+        issuer: TrustedIssuer,
+    ) -> Result<Answered<ImportAnswer>, Failure> {
+        let agent = signed.agent;
+        let operator = self.agent_record(&agent).await?.agent.operator;
+        let digest = read.digest.to_string();
+        let mut load = Load {
+            records: vec![(agent_key(&agent), Lock::Shared), (trust_registry_key(), Lock::None)],
+            names: vec![(NAME_IMPORT, digest.clone())],
+            ..Load::default()
+        };
+        load_track(&mut load, &agent, &operator, Lock::Exclusive);
+        let market = self.clone();
+        self.run_signed(signed, load, move |turn, _| {
+            let repeated = || ScoreRefusal::from(import::Refusal::Repeated);
+            if turn.name_owner(NAME_IMPORT, &digest)?.is_some() {
+                return Err(repeated().into());
+            }
+            let mut track = track_of(turn, &agent)?;
+            let answer = import::accept(&read, &issuer, &mut track, turn.now())
+                .map_err(ScoreRefusal::from)?;
+            turn.claim_name(NAME_IMPORT, &digest, agent);
+            if let Some(imported) = &track.imported {
+                let told = ImportEvent { agent_id: agent, imported };
+                turn.event(&RouteKey::of(agent), "score.imported", &told, &[agent])?;
+            }
+            let who = Scored { agent, operator: &operator };
+            market.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
+            turn.put(&score_key(&agent), &track)?;
+            Ok(answer)
+        })
+        .await
+    }
+}
