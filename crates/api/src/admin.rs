@@ -15,7 +15,7 @@ use axum::{
     routing::{get, post},
 };
 use skep_market::{Failure, Market};
-use skep_wire::{admin::AdminRequest, problem::Problem};
+use skep_wire::admin::AdminRequest;
 use tokio::net::UnixListener;
 
 use crate::problem::ApiError;
@@ -85,18 +85,7 @@ impl IntoResponse for Said {
             Ok(response) => return response,
             Err(error) => error,
         };
-        let problem = Problem {
-            kind: format!("/problems/{}", error.code.name()),
-            title: error.code.title().to_owned(),
-            status: error.code.status().as_u16(),
-            code: error.code.name().to_owned(),
-            detail: error.detail,
-            retryable: error.code.is_retryable(),
-            request_id: None,
-            required_tier: None,
-            tier: None,
-        };
-        (error.code.status(), Json(problem)).into_response()
+        (error.code.status(), Json(error.problem(None))).into_response()
     }
 }
 

@@ -498,6 +498,9 @@ codes! {
         "The database did not answer. Nothing was written; try again.";
     OutcomeUnknown "outcome_unknown" 503 retry "It is not known whether it was done"
         "The database's answer was lost. Send the same request again: it is done once only.";
+    AdminRefused "admin_refused" 409 final "The operator's act is not possible now"
+        "What only the node's operator may do, over the socket in its folder, was refused. The \
+         detail says why.";
 }
 
 impl Code {

@@ -50,6 +50,7 @@ impl From<Refusal> for ApiError {
             Refusal::MalformedCursor => Code::MalformedCursor,
             Refusal::NotYours { .. } => Code::NotYours,
             Refusal::Session { reason } => of_session(reason),
+            Refusal::Admin { .. } => Code::AdminRefused,
             Refusal::NotDev => Code::NotDev,
             Refusal::FaucetLimit { .. } => Code::FaucetLimit,
             Refusal::Promised { .. } => Code::Promised,

@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+mod admin;
 mod api;
 mod body;
 pub mod code;
@@ -42,6 +43,7 @@ pub mod telemetry;
 mod tls;
 
 pub use self::{
+    admin::{ADMIN_SOCKET, AdminDoor},
     code::Code,
     config::{Config, Limits, Rate, Rates, TlsFiles},
     connection::Drained,

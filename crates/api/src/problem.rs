@@ -44,20 +44,25 @@ impl ApiError {
         }
     }
 
-    /// Writes the problem into an answer, once it is known which request it answers.
-    pub(crate) fn write(&self, response: &mut Response, request_id: &str) {
-        let problem = Problem {
+    /// As it is told.
+    pub(crate) fn problem(&self, request_id: Option<String>) -> Problem {
+        Problem {
             kind: format!("/problems/{}", self.code.name()),
             title: self.code.title().to_owned(),
             status: self.code.status().as_u16(),
             code: self.code.name().to_owned(),
             detail: self.detail.clone(),
             retryable: self.code.is_retryable(),
-            request_id: Some(request_id.to_owned()),
+            request_id,
             required_tier: self.tiers.map(|(required, _)| required),
             tier: self.tiers.map(|(_, own)| own),
             benchmark: self.benchmark.clone(),
-        };
+        }
+    }
+
+    /// Writes the problem into an answer, once it is known which request it answers.
+    pub(crate) fn write(&self, response: &mut Response, request_id: &str) {
+        let problem = self.problem(Some(request_id.to_owned()));
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         *response.body_mut() = body.into();
         let headers = response.headers_mut();

@@ -15,6 +15,7 @@ use crate::{
     hire::HireRefusal,
     identity::{AgentRecord, KeyRefusal, agent_key},
     pay::{EscrowRefusal, PayRefusal},
+    score::AdminRefusal,
     session::SessionRefusal,
 };
 
@@ -106,6 +107,8 @@ pub enum Refusal {
     Escrow { reason: EscrowRefusal },
     #[error(transparent)]
     Budget { reason: BudgetRefusal },
+    #[error(transparent)]
+    Admin { reason: AdminRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

@@ -23,9 +23,14 @@ mod test_clock;
 mod transfer;
 mod work;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
 
 use skep_base::ed25519::SecretKey;
+use skep_score::parameters::Parameters;
 use skep_settle::Policy;
 use skep_store::Store;
 
@@ -39,7 +44,8 @@ pub use self::{
     pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
     score::{
-        OperatorRevocation, OperatorScore, ScoreReport, benchmark_after, fact_of, recompute_scores,
+        AdminRefusal, COOLDOWN, OperatorRevocation, OperatorScore, QUALIFIED_MAX, ScoreReport,
+        benchmark_after, fact_of, recompute_scores,
     },
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,
@@ -81,6 +87,8 @@ pub struct Market {
     directory: Arc<deal::Directory>,
     pots: Arc<deal::Pots>,
     challenge: Challenge,
+    /// The benchmarks' minimums.
+    parameters: Arc<RwLock<Parameters>>,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
 }
@@ -104,6 +112,7 @@ impl Market {
             directory: Arc::default(),
             pots: Arc::default(),
             challenge: Challenge::default(),
+            parameters: Arc::default(),
             dev,
             test_clock: None,
         }

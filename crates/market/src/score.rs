@@ -1,13 +1,18 @@
 //! Scores: what counts is counted in the very step that ends it, and what follows from the count
 //! follows in the same write set.
 
+mod admin;
 mod count;
 mod esteem;
 mod fact;
 mod gate;
-mod hooks;
+mod heartbeat;
+mod rank;
 mod recompute;
+mod report;
 mod subsidy;
+
+use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use skep_base::{AgentId, Did, Timestamp};
@@ -19,14 +24,18 @@ use skep_score::{
 use skep_store::{Load, Lock, RecordKey, RouteKey, ScoreFact, Turn};
 use skep_wire::score::{BenchmarkEvent, Evaluator};
 
+pub use self::{
+    admin::{AdminRefusal, COOLDOWN},
+    fact::fact_of,
+    recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
+    report::QUALIFIED_MAX,
+};
 pub(crate) use self::{
     count::{Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact},
     esteem::{Esteem, tier_of},
+    heartbeat::HEARTBEAT_JOB,
+    rank::{RANK_JOB, Whose, is_newcomer, rank_now},
     subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
-};
-pub use self::{
-    fact::fact_of,
-    recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
 };
 use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
@@ -140,8 +149,13 @@ impl Scored<'_> {
 
 impl Market {
     /// The minimums that hold now.
-    pub(crate) fn parameters(&self) -> &Parameters {
-        &Parameters::SPEC
+    pub(crate) fn parameters(&self) -> Parameters {
+        *self.parameters.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Other nodes follow within seconds.
+    fn set_current(&self, parameters: Parameters) {
+        *self.parameters.write().unwrap_or_else(PoisonError::into_inner) = parameters;
     }
 
     /// Counts what a step has changed, and gives what the step's event says of it.
@@ -175,9 +189,8 @@ impl Market {
         track: &mut Track,
         evaluator: Evaluator,
     ) -> Result<Evaluated, Stop> {
-        let had_heartbeat = track.has_heartbeat();
-        let base = base_of(turn, &who.agent)?;
-        let around = who.around(turn, &base, self.parameters())?;
+        let (base, parameters) = (base_of(turn, &who.agent)?, self.parameters());
+        let around = who.around(turn, &base, &parameters)?;
         let evaluated = track.evaluate(&around, evaluator);
         if let Some(from) = evaluated.promoted_from {
             let told = serde_json::json!({
@@ -188,13 +201,16 @@ impl Market {
         if let Some(event) = &evaluated.event {
             tell_benchmark(turn, &who.agent, event)?;
         }
-        if track.has_heartbeat() && !had_heartbeat {
-            hooks::heartbeat_begins(turn, &who.agent)?;
+        if evaluated.event.is_some() || evaluated.promoted_from.is_some() {
+            report::enlist(turn, &who.agent, track);
+        }
+        if track.has_heartbeat() && track.heartbeat.is_none() {
+            heartbeat::schedule(turn, &who.agent, track)?;
         }
         let to_show = track.to_show(&evaluated.score);
         if to_show != track.shown {
             track.shown = to_show;
-            hooks::search_changed(turn, &who.agent, to_show)?;
+            rank_now(turn, &Whose::Agent(who.agent))?;
         }
         Ok(evaluated)
     }

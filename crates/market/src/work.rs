@@ -16,6 +16,7 @@ use crate::{
     hire::CHECK_JOB,
     notice::WEBHOOK_JOB,
     pay::{BUDGET_JOB, ESCROW_JOB, JUDGE_JOB},
+    score::{HEARTBEAT_JOB, RANK_JOB},
     session::SESSION_JOB,
 };
 
@@ -39,7 +40,16 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// Jobs without which money would not move, and dead sellers would stay alive.
-const CLOCKS: [&str; 6] = [TICK_JOB, DEFAULT_JOB, SESSION_JOB, BUDGET_JOB, ESCROW_JOB, CHECK_JOB];
+const CLOCKS: [&str; 8] = [
+    TICK_JOB,
+    DEFAULT_JOB,
+    SESSION_JOB,
+    BUDGET_JOB,
+    ESCROW_JOB,
+    CHECK_JOB,
+    HEARTBEAT_JOB,
+    RANK_JOB,
+];
 
 /// Jobs on their way outside.
 type Outside = JoinSet<Result<(), Failure>>;
@@ -78,7 +88,8 @@ impl Market {
     async fn clean_up(&self) -> Result<(), Failure> {
         while self.store.drop_expired().await? == 1000 {}
         while self.store.drop_payloads().await? {}
-        Ok(())
+        // Another node may have set them.
+        self.refresh_parameters().await
     }
 
     /// Does every job that is due now. Says how many.
@@ -126,6 +137,8 @@ impl Market {
             BUDGET_JOB => self.finish_budget(job.clone()).await,
             SESSION_JOB => self.finish_session(job.clone()).await,
             CHECK_JOB => self.finish_check(job.clone()).await,
+            HEARTBEAT_JOB => self.finish_heartbeat(job.clone()).await,
+            RANK_JOB => self.finish_rank(job.clone()).await,
             unknown => {
                 // A newer node of the same database may know it.
                 let error = format!("this node does not know jobs of the kind {unknown}");

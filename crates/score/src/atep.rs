@@ -20,9 +20,6 @@ use crate::{
 };
 
 pub mod badges;
-#[cfg(test)]
-mod tests;
-
 /// Domains that are kept for each agent; the rarest goes.
 pub const DOMAINS_MAX: usize = 200;
 /// Kinds of actions that are kept; appendix A has 25.

@@ -20,9 +20,6 @@ use crate::{
     verify,
 };
 
-#[cfg(test)]
-mod tests;
-
 /// 10.1: how much of what was counted elsewhere is left out, unless an agreement says otherwise.
 pub const HAIRCUT: Fraction = Fraction::from_e4(5_000);
 /// 10.1: local sessions before anything imported counts.

@@ -24,9 +24,6 @@ use crate::{
     track::{Around, Track},
 };
 
-#[cfg(test)]
-pub(crate) mod tests;
-
 /// Decision 38.
 pub const VALID_FOR: Duration = Duration::from_secs(24 * 3600);
 const DAY_S: u64 = 24 * 3600;

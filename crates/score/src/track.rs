@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Hash32, Timestamp};
+use skep_base::{AgentId, Hash32, Timestamp, id::JobId};
 use skep_wire::{
     score::{
         BenchmarkEvent, BenchmarkStatus, BenchmarkTier, Dimension, Evaluator, HistoricalBadge,
@@ -57,7 +57,13 @@ pub struct Track {
     /// Somebody has looked at it for TRUSTED.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reviewed_at: Option<Timestamp>,
+    /// The highest tier that it gets by itself, since one was taken away by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier_cap: Option<Tier>,
     pub benchmark: Benchmark,
+    /// The timer of the next look at its benchmark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<JobId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub badges: Vec<HeldBadge>,
     /// Those that are over, oldest first, at most [`badges::PAST_MAX`].
@@ -238,6 +244,7 @@ impl Track {
             BASIC_SESSIONS.. => Tier::Basic,
             _ => Tier::Unverified,
         };
+        let earned = self.tier_cap.map_or(earned, |cap| earned.min(cap));
         if earned <= before {
             return None;
         }

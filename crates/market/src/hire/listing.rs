@@ -17,7 +17,12 @@ use skep_store::{Indexed, JobEnd, ListingFilter, ListingRow, Load, Lock, RecordK
 use skep_wire::hire::{Listing, ListingAccepted, ListingRemoval, PaymentMode, Usdc, WalletSigned};
 
 use super::{Challenge, HireRefusal, announce, counts::Counts, load_told};
-use crate::{AgentRecord, Failure, Market, Refusal, Signed, answer::Stop, identity::agent_key};
+use crate::{
+    AgentRecord, Failure, Market, Refusal, Signed,
+    answer::Stop,
+    identity::agent_key,
+    score::{Whose, rank_now},
+};
 
 /// A listing as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,6 +114,18 @@ impl ListingRecord {
             turn.index_listing(before, after);
         }
         Ok(())
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.is_some()
+    }
+
+    /// Puts it where a seller that is known for this stands.
+    pub(crate) fn rank_with(self, turn: &mut Turn, seller: Seller) -> Result<(), Stop> {
+        if self.seller == seller {
+            return Ok(());
+        }
+        ListingRecord { seller, ..self.clone() }.put(turn, Some(&self))
     }
 
     fn event(&self, reason: Option<&'static str>) -> ListingEvent {
@@ -278,6 +295,7 @@ impl Market {
             }
             let event = record.event(None);
             record.put(turn, known.as_ref())?;
+            rank_now(turn, &Whose::Listing(id))?;
             announce(turn, &key.route, "listing.published", &event, &[agent])?;
             let listing = listing.clone();
             Ok(ListingAccepted { ok: true, listing_id: id, listing, changed: true })

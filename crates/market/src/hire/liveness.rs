@@ -8,7 +8,12 @@ use skep_hire::listing::{CHECK_EVERY, DEAD_KEPT, FAILURES_MAX};
 use skep_store::{Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 
 use super::{HireRefusal, ListingRecord, listing_key, load_told};
-use crate::{Failure, Market, answer::Stop};
+use crate::{
+    AgentRecord, Failure, Market,
+    answer::Stop,
+    identity::agent_key,
+    score::{Whose, is_newcomer, rank_now},
+};
 
 /// Jobs that ask an endpoint whether its seller is still there.
 pub(crate) const CHECK_JOB: &str = "listing.check";
@@ -115,5 +120,10 @@ fn note(turn: &mut Turn, before: ListingRecord, job: &Job, answered: bool) -> Re
         return record.remove(turn, now, Some("dead for 30 days"));
     }
     record.wait(turn, CHECK_EVERY);
+    let agent: Option<AgentRecord> = turn.record(&agent_key(&record.listing.agent_id))?;
+    let is_new = agent.is_some_and(|agent| is_newcomer(&agent.agent, now));
+    if record.seller.newcomer && !is_new {
+        rank_now(turn, &Whose::Listing(record.listing.id()))?;
+    }
     record.put(turn, Some(&before))
 }

@@ -35,7 +35,8 @@ impl Market {
             return Ok(Esteem { standing: word.clone(), is_word: true });
         }
         let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
-        let around = who.around(turn, &base, self.parameters())?;
+        let parameters = self.parameters();
+        let around = who.around(turn, &base, &parameters)?;
         let modifiers = track.modifiers(&around);
         let standing = Standing {
             modifier_e4: modifiers.raw_e4,

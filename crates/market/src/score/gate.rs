@@ -12,7 +12,7 @@ impl Market {
     pub(crate) fn require_benchmark(&self, turn: &Turn, who: Scored<'_>) -> Result<(), Stop> {
         let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
         let parameters = self.parameters();
-        let around = who.around(turn, &base, parameters)?;
+        let around = who.around(turn, &base, &parameters)?;
         let (input, score) = track.score(&around);
         let imported = track.combined(&around).filter(|combined| combined.probation.over);
         let tier = imported.map_or(score.tier, |imported| imported.score.tier.max(score.tier));
@@ -20,7 +20,7 @@ impl Market {
         if holds && tier != BenchmarkTier::None {
             return Ok(());
         }
-        let mut qualification_gaps = gaps(&input, &score, parameters);
+        let mut qualification_gaps = gaps(&input, &score, &parameters);
         if !holds && qualification_gaps.is_empty() {
             qualification_gaps.push("the benchmark was revoked, or is not granted yet".to_owned());
         }

@@ -121,7 +121,7 @@ impl Replay {
 
     fn apply(&mut self, event: &Event) -> Result<(), StoreError> {
         match event.kind.as_str() {
-            "tier.promoted" => {
+            "tier.promoted" | "tier.demoted" => {
                 let Promoted { agent_id, tier } = read(event)?;
                 let track = self.tracks.entry(agent_id).or_default();
                 (track.tier, track.tier_at) = (tier, Some(event.at));
@@ -241,17 +241,21 @@ async fn compare(store: &Store, agent: &AgentId, made: &Track) -> Result<Vec<Str
     Ok(wrong)
 }
 
-/// What is made again of a track record: not what follows from it at the time of a look, and not
-/// what was brought from elsewhere.
+/// What the log tells of a track record: all but when it was last looked at, and by whom. Badges
+/// follow from the rest and from the time.
 fn told(track: &Track) -> Track {
     Track {
-        reviewed_at: None,
-        badges: Vec::new(),
-        past_badges: Vec::new(),
-        imported: None,
-        import_digests: Vec::new(),
-        shown: Default::default(),
+        facts: track.facts,
+        chain: track.chain,
+        totals: track.totals,
+        first_at: track.first_at,
+        last_at: track.last_at,
+        last_proof_at: track.last_proof_at,
+        disputes: track.disputes,
+        tier: track.tier,
+        tier_at: track.tier_at,
         benchmark: Benchmark { last_evaluated_at: None, ..track.benchmark.clone() },
-        ..track.clone()
+        subsidies_open: track.subsidies_open,
+        ..Track::default()
     }
 }

@@ -366,6 +366,7 @@ on_both_engines! {
         market.publish_listing(lists(&ben, &bens, "dear", "0.09")).await.unwrap();
         let m = &market;
         assert_eq!(found(m, json!({})).await, "cheap dear");
+        assert_eq!(market.do_due_jobs().await.unwrap(), 2, "each is put in order once");
         anns.open(false);
         let next_round = || async {
             f.clock.advance(11 * MINUTE);
@@ -387,6 +388,7 @@ on_both_engines! {
             market.do_due_jobs().await.unwrap();
         }
         assert_eq!(found(m, json!({})).await, "dear");
+        market.do_due_jobs().await.unwrap();
         f.clock.advance(11 * MINUTE);
         assert_eq!(market.do_due_jobs().await.unwrap(), 1, "its timer is gone");
         assert!(f.kinds().await.contains(&"listing.removed".to_owned()));

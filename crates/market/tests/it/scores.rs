@@ -1,5 +1,8 @@
 //! What counts for a score, when it stops counting, and what follows for the next deal's money.
 
+#[path = "scores/life.rs"]
+mod life;
+
 use std::time::Duration;
 
 use futures_util::future::join_all;

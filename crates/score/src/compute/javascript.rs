@@ -42,5 +42,7 @@ pub(crate) fn to_fixed_1(value: f64) -> String {
         let sign = if value < 0.0 { "-" } else { "" };
         return format!("{sign}{:.0}.3", value.abs().trunc());
     }
+    // Minus zero is zero; what only rounds to it keeps its sign.
+    let value = if value == 0.0 { 0.0 } else { value };
     format!("{value:.1}")
 }

@@ -1,0 +1,410 @@
+//! What only the node's operator does about scores: fraud, reviews, minimums, whom to trust. Every
+//! act is in the log, with its reason.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use skep_base::{AgentId, Did, Timestamp};
+use skep_score::{Track, benchmark, parameters::Parameters};
+use skep_store::{Load, Lock, RecordKey, RouteKey, Turn};
+use skep_wire::{
+    admin::{AdminAct, AdminAnswer, AdminRequest, LevelMinimums, REASON_LEN_MAX},
+    score::{Evaluator, TrustRegistry, TrustedIssuer},
+    settle::{Standing, Tier},
+};
+
+use super::{
+    OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
+    rank::{Whose, rank_at, rank_now},
+    report, score_key, tell_benchmark, track_of,
+};
+use crate::{
+    AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
+};
+
+/// 9.7: how long an operator answers for fraud.
+pub const COOLDOWN: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Issuers that a node trusts, at most.
+const ISSUERS_MAX: usize = 1000;
+/// The most sessions that minimums may ask for.
+const SESSIONS_MAX: u32 = 1_000_000;
+
+/// Why an operator's act is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum AdminRefusal {
+    #[error("give a reason of 1 to {REASON_LEN_MAX} bytes: the log keeps it")]
+    NoReason,
+    #[error(transparent)]
+    Benchmark { benchmark: benchmark::OutOfTurn },
+    #[error("{operator} is in no cool-down")]
+    NoCooldown { operator: Did },
+    #[error("a tier is only taken away by hand, and {tier:?} is not below the agent's")]
+    NotLower { tier: Tier },
+    #[error("minimums are only ever tightened: {what}")]
+    NotTighter { what: String },
+    #[error("the entry cannot be taken: {what}")]
+    BadIssuer { what: String },
+    #[error("{platform} is not trusted anyway")]
+    UnknownIssuer { platform: String },
+}
+
+impl From<AdminRefusal> for Stop {
+    fn from(reason: AdminRefusal) -> Stop {
+        Stop::Refused(Refusal::Admin { reason })
+    }
+}
+
+impl From<AdminRefusal> for Failure {
+    fn from(reason: AdminRefusal) -> Failure {
+        Failure::Refused(Refusal::Admin { reason })
+    }
+}
+
+/// The minimums that hold, and why.
+pub(crate) fn parameters_key() -> RecordKey {
+    RecordKey::own("score_parameters", "score_parameters")
+}
+
+/// Whose exports are taken.
+pub(crate) fn trust_registry_key() -> RecordKey {
+    RecordKey::own("trust_registry", "trust_registry")
+}
+
+/// What an act on one agent sees.
+struct On<'a> {
+    market: &'a Market,
+    agent: AgentId,
+    operator: &'a Did,
+    reason: &'a str,
+}
+
+impl On<'_> {
+    fn who(&self) -> Scored<'_> {
+        Scored { agent: self.agent, operator: self.operator }
+    }
+
+    fn value(&self, turn: &Turn, track: &Track) -> Result<u16, Stop> {
+        let (base, parameters) = (base_of(turn, &self.agent)?, self.market.parameters());
+        let around = self.who().around(turn, &base, &parameters)?;
+        Ok(track.score(&around).1.value())
+    }
+
+    fn step(
+        &self,
+        turn: &mut Turn,
+        track: &mut Track,
+        input: benchmark::Input<'_>,
+    ) -> Result<(), Stop> {
+        let score = self.value(turn, track)?;
+        let (after, event) = benchmark::step(&track.benchmark, turn.now(), score, input)
+            .map_err(|benchmark| AdminRefusal::Benchmark { benchmark })?;
+        track.benchmark = after;
+        if let Some(event) = event {
+            tell_benchmark(turn, &self.agent, &event)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, turn: &mut Turn, kind: &'static str, track: &Track) -> Result<(), Stop> {
+        let told = json!({ "agent_id": self.agent, "tier": track.tier, "reason": self.reason });
+        turn.event(&RouteKey::of(self.agent), kind, &told, &[self.agent])?;
+        Ok(())
+    }
+
+    /// 9.7, whole: the benchmark goes, and the operator gets its cool-down.
+    fn revoke(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
+        self.step(turn, track, benchmark::Input::Revoke { reason: self.reason })?;
+        track.heartbeat = None;
+        report::enlist(turn, &self.agent, track);
+        let key = operator_score_key(self.operator);
+        let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
+        let until = turn.now().plus(COOLDOWN);
+        score.cooldown_until = Some(until);
+        score.revocations.push(OperatorRevocation {
+            agent_id: self.agent,
+            at: turn.now(),
+            reason: self.reason.to_owned(),
+            reversed: None,
+        });
+        turn.put(&key, &score)?;
+        let told = json!({
+            "operator": self.operator, "agent_id": self.agent, "until": until,
+            "reason": self.reason,
+        });
+        turn.event(&key.route, "operator.cooldown_began", &told, &[self.agent])?;
+        rank_now(turn, &Whose::Agent(self.agent))?;
+        rank_now(turn, &Whose::Operator(self.operator.clone(), None))?;
+        rank_at(turn, until, &Whose::Operator(self.operator.clone(), None))?;
+        Ok(json!({ "benchmark": track.benchmark, "operator": score }))
+    }
+
+    fn clear(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
+        self.step(turn, track, benchmark::Input::Clear { reason: self.reason })?;
+        let key = operator_score_key(self.operator);
+        let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
+        let own = |r: &&mut OperatorRevocation| r.agent_id == self.agent && r.reversed.is_none();
+        if let Some(revocation) = score.revocations.iter_mut().rev().find(own) {
+            revocation.reversed = Some(self.reason.to_owned());
+            turn.put(&key, &score)?;
+        }
+        rank_now(turn, &Whose::Agent(self.agent))?;
+        Ok(json!({ "benchmark": track.benchmark, "operator": score }))
+    }
+
+    fn review(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
+        track.reviewed_at = Some(turn.now());
+        track.tier_cap = None;
+        self.tell(turn, "agent.reviewed", track)?;
+        self.market.evaluate(turn, self.who(), track, Evaluator::Admin)?;
+        Ok(json!({ "tier": track.tier, "reviewed_at": track.reviewed_at }))
+    }
+
+    fn demote(&self, turn: &mut Turn, track: &mut Track, tier: Tier) -> Result<Value, Stop> {
+        if tier >= track.tier {
+            return Err(AdminRefusal::NotLower { tier }.into());
+        }
+        track.tier = tier;
+        track.tier_at = Some(turn.now());
+        track.tier_cap = Some(tier);
+        track.reviewed_at = None;
+        self.tell(turn, "tier.demoted", track)?;
+        report::enlist(turn, &self.agent, track);
+        self.market.evaluate(turn, self.who(), track, Evaluator::Admin)?;
+        Ok(json!({ "tier": track.tier }))
+    }
+}
+
+impl Market {
+    /// Does what the node's operator says.
+    pub async fn admin(&self, request: AdminRequest) -> Result<AdminAnswer, Failure> {
+        let AdminRequest { act, reason } = request;
+        if !(1..=REASON_LEN_MAX).contains(&reason.trim().len()) {
+            return Err(AdminRefusal::NoReason.into());
+        }
+        match act {
+            AdminAct::RevokeBenchmark { agent_id } => {
+                self.on_agent(agent_id, reason, |on, turn, track| on.revoke(turn, track)).await
+            }
+            AdminAct::ClearRevocation { agent_id } => {
+                self.on_agent(agent_id, reason, |on, turn, track| on.clear(turn, track)).await
+            }
+            AdminAct::ReviewAgent { agent_id } => {
+                self.on_agent(agent_id, reason, |on, turn, track| on.review(turn, track)).await
+            }
+            AdminAct::Demote { agent_id, tier } => {
+                let demote = move |on: &On<'_>, turn: &mut Turn, track: &mut Track| {
+                    on.demote(turn, track, tier)
+                };
+                self.on_agent(agent_id, reason, demote).await
+            }
+            AdminAct::EndCooldown { operator } => self.end_cooldown(operator, reason).await,
+            AdminAct::SetSubscription { agent_id, subscription } => {
+                self.subscribe(agent_id, subscription, reason).await
+            }
+            AdminAct::SetParameters { standard, elite } => {
+                self.set_parameters(standard, elite, reason).await
+            }
+            AdminAct::TrustIssuer { issuer } => self.trust(issuer, reason).await,
+            AdminAct::DropIssuer { platform } => self.distrust(platform, reason).await,
+        }
+    }
+
+    async fn on_agent(
+        &self,
+        agent: AgentId,
+        reason: String,
+        act: impl Fn(&On<'_>, &mut Turn, &mut Track) -> Result<Value, Stop> + Send + 'static,
+    ) -> Result<AdminAnswer, Failure> {
+        let operator = self.agent_record(&agent).await?.agent.operator;
+        let records = vec![(agent_key(&agent), Lock::None)];
+        let mut load = Load { records, ..Load::default() };
+        load_track(&mut load, &agent, &operator, Lock::Exclusive);
+        // The cool-down is written by these acts alone.
+        let cooldown = operator_score_key(&operator);
+        for (key, lock) in &mut load.records {
+            if *key == cooldown {
+                *lock = Lock::Exclusive;
+            }
+        }
+        let market = self.clone();
+        let done = self.run(load, vec![], move |turn| {
+            let mut track = track_of(turn, &agent)?;
+            let on = On { market: &market, agent, operator: &operator, reason: &reason };
+            let now = act(&on, turn, &mut track)?;
+            turn.put(&score_key(&agent), &track)?;
+            Ok(AdminAnswer { at: turn.now(), now })
+        });
+        Ok(done.await?.value)
+    }
+
+    async fn end_cooldown(&self, operator: Did, reason: String) -> Result<AdminAnswer, Failure> {
+        let key = operator_score_key(&operator);
+        let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
+        let ended = self.run(load, vec![], move |turn| {
+            let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
+            if !score.in_cooldown(turn.now()) {
+                return Err(AdminRefusal::NoCooldown { operator: operator.clone() }.into());
+            }
+            score.cooldown_until = None;
+            turn.put(&key, &score)?;
+            let told = json!({ "operator": operator, "reason": reason });
+            turn.event(&key.route, "operator.cooldown_ended", &told, &[])?;
+            rank_now(turn, &Whose::Operator(operator.clone(), None))?;
+            Ok(AdminAnswer { at: turn.now(), now: json!({ "operator": score }) })
+        });
+        Ok(ended.await?.value)
+    }
+
+    async fn subscribe(
+        &self,
+        agent: AgentId,
+        subscription: Option<String>,
+        reason: String,
+    ) -> Result<AdminAnswer, Failure> {
+        let (key, owner) = (standing_key(&agent), agent_key(&agent));
+        let records = vec![(key.clone(), Lock::Exclusive), (owner.clone(), Lock::None)];
+        let set = self.run(Load { records, ..Load::default() }, vec![], move |turn| {
+            if turn.record::<AgentRecord>(&owner)?.is_none() {
+                return Err(Refusal::UnknownAgent { agent: agent.to_string() }.into());
+            }
+            let mut standing: Standing = turn.record(&key)?.unwrap_or_default();
+            standing.subscription = subscription.clone();
+            turn.put(&key, &standing)?;
+            let told = json!({
+                "agent_id": agent, "subscription": subscription, "reason": reason,
+            });
+            turn.event(&RouteKey::of(agent), "agent.subscribed", &told, &[agent])?;
+            Ok(AdminAnswer { at: turn.now(), now: json!({ "subscription": subscription }) })
+        });
+        Ok(set.await?.value)
+    }
+
+    /// 9.4: the next version of the minimums.
+    async fn set_parameters(
+        &self,
+        standard: LevelMinimums,
+        elite: LevelMinimums,
+        reason: String,
+    ) -> Result<AdminAnswer, Failure> {
+        let key = parameters_key();
+        let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
+        let set = self.run(load, vec![], move |turn| {
+            let before: Parameters = turn.record(&key)?.unwrap_or_default();
+            let after = Parameters {
+                version: before.version + 1,
+                standard: level(&before.standard, standard)?,
+                elite: level(&before.elite, elite)?,
+            };
+            turn.put(&key, &after)?;
+            let told = json!({ "parameters": after, "reason": reason });
+            turn.event(&key.route, "score.parameters_set", &told, &[])?;
+            Ok(AdminAnswer { at: turn.now(), now: json!({ "parameters": after }) })
+        });
+        let answer = set.await?.value;
+        self.refresh_parameters().await?;
+        Ok(answer)
+    }
+
+    async fn trust(&self, issuer: Value, reason: String) -> Result<AdminAnswer, Failure> {
+        let entry: TrustedIssuer = serde_json::from_value(issuer)
+            .map_err(|e| AdminRefusal::BadIssuer { what: e.to_string() })?;
+        check_issuer(&entry)?;
+        self.change_registry(reason, "issuer.trusted", move |registry| {
+            registry.trusted_issuers.retain(|known| known.platform != entry.platform);
+            if registry.trusted_issuers.len() >= ISSUERS_MAX {
+                let what = format!("at most {ISSUERS_MAX} issuers are trusted");
+                return Err(AdminRefusal::BadIssuer { what });
+            }
+            registry.trusted_issuers.push(entry.clone());
+            Ok(json!({ "issuer": entry }))
+        })
+        .await
+    }
+
+    async fn distrust(&self, platform: String, reason: String) -> Result<AdminAnswer, Failure> {
+        self.change_registry(reason, "issuer.dropped", move |registry| {
+            let before = registry.trusted_issuers.len();
+            registry.trusted_issuers.retain(|known| known.platform != platform);
+            match registry.trusted_issuers.len() == before {
+                true => Err(AdminRefusal::UnknownIssuer { platform: platform.clone() }),
+                false => Ok(json!({ "dropped": platform })),
+            }
+        })
+        .await
+    }
+
+    async fn change_registry(
+        &self,
+        reason: String,
+        kind: &'static str,
+        change: impl Fn(&mut TrustRegistry) -> Result<Value, AdminRefusal> + Send + 'static,
+    ) -> Result<AdminAnswer, Failure> {
+        let key = trust_registry_key();
+        let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
+        let changed = self.run(load, vec![], move |turn| {
+            let mut registry: TrustRegistry = turn.record(&key)?.unwrap_or_default();
+            let now = change(&mut registry)?;
+            turn.put(&key, &registry)?;
+            let mut told = now.clone();
+            told["reason"] = reason.clone().into();
+            turn.event(&key.route, kind, &told, &[])?;
+            Ok(AdminAnswer { at: turn.now(), now })
+        });
+        Ok(changed.await?.value)
+    }
+
+    /// Reads the minimums that hold now.
+    pub(crate) async fn refresh_parameters(&self) -> Result<(), Failure> {
+        let stored: Option<Parameters> = self.read(parameters_key()).await?;
+        self.set_current(stored.unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// A level that is at least as hard as before.
+fn level(
+    before: &skep_score::parameters::Level,
+    asked: LevelMinimums,
+) -> Result<skep_score::parameters::Level, AdminRefusal> {
+    let LevelMinimums { score, conduit_sessions, ap2_sessions, success_rate } = asked;
+    let eased = score < before.score
+        || conduit_sessions < before.conduit_sessions
+        || ap2_sessions < before.ap2_sessions
+        || success_rate < before.success_rate;
+    if eased {
+        return Err(AdminRefusal::NotTighter { what: "a number is below the present one".into() });
+    }
+    let fair = score <= 1000
+        && conduit_sessions <= SESSIONS_MAX
+        && ap2_sessions <= SESSIONS_MAX
+        && success_rate <= 1.0;
+    if !fair {
+        return Err(AdminRefusal::NotTighter { what: "nobody could reach them".into() });
+    }
+    Ok(skep_score::parameters::Level { score, conduit_sessions, ap2_sessions, success_rate })
+}
+
+/// Decision 41a: nobody is trusted without a word on how its sessions are verified.
+fn check_issuer(entry: &TrustedIssuer) -> Result<(), AdminRefusal> {
+    let bad = |what: &str| Err(AdminRefusal::BadIssuer { what: what.to_owned() });
+    if entry.statement.trim().is_empty() {
+        return bad("statement must say how its sessions are verified independently");
+    }
+    let rest = entry.platform_url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
+    if rest.split('/').next() != Some(entry.platform.as_str()) {
+        return bad("platform is the host of platform_url");
+    }
+    if entry.platform.is_empty() || entry.platform.len() > 255 {
+        return bad("platform is a host's name");
+    }
+    Ok(())
+}
+
+/// `2026-Q4`
+pub(super) fn quarter(now: Timestamp) -> String {
+    let text = now.to_string();
+    let month: u32 = text.get(5..7).and_then(|month| month.parse().ok()).unwrap_or(1);
+    format!("{}-Q{}", text.get(..4).unwrap_or_default(), (month - 1) / 3 + 1)
+}

@@ -1,0 +1,67 @@
+//! 9.2: whoever holds a benchmark is looked at again at a time that nobody can foresee.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, id::RequestId};
+use skep_score::Track;
+use skep_store::{Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
+use skep_wire::score::Evaluator;
+
+use super::{Scored, load_track, score_key, track_of};
+use crate::{Failure, Market, answer::Stop, identity::agent_key};
+
+/// Jobs that look at a benchmark again.
+pub(crate) const HEARTBEAT_JOB: &str = "score.heartbeat";
+/// The shortest time between two looks, and by how much it may be longer.
+const BETWEEN_MIN: Duration = Duration::from_secs(24 * 3600);
+const BETWEEN_SPREAD_MS: u64 = 24 * 3600 * 1000;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HeartbeatJob {
+    agent: AgentId,
+}
+
+/// Sets the next look. When it comes follows from bytes that only this turn knows.
+pub(super) fn schedule(turn: &mut Turn, agent: &AgentId, track: &mut Track) -> Result<(), Stop> {
+    let chance: RequestId = turn.new_id();
+    let mut last = [0; 8];
+    last.copy_from_slice(&chance.as_bytes()[8..16]);
+    let spread = Duration::from_millis(u64::from_be_bytes(last) % BETWEEN_SPREAD_MS);
+    let body = serde_json::to_string(&HeartbeatJob { agent: *agent });
+    track.heartbeat = Some(turn.job(JobDraft {
+        route: RouteKey::of(agent),
+        kind: HEARTBEAT_JOB,
+        destination: String::new(),
+        due_at: turn.now().plus(BETWEEN_MIN + spread),
+        body: body.map_err(|e| skep_store::Bug(e.to_string()))?,
+    }));
+    Ok(())
+}
+
+impl Market {
+    /// Looks at an agent's benchmark, and sets the next look.
+    pub(crate) async fn finish_heartbeat(&self, job: Job) -> Result<(), Failure> {
+        let Ok(HeartbeatJob { agent }) = serde_json::from_str(&job.body) else {
+            self.store.fail_job(job, "the job names no agent".to_owned(), None).await?;
+            return Ok(());
+        };
+        let operator = self.agent_record(&agent).await?.agent.operator;
+        let records = vec![(agent_key(&agent), Lock::None)];
+        let mut load = Load { records, ..Load::default() };
+        load_track(&mut load, &agent, &operator, Lock::Exclusive);
+        let market = self.clone();
+        let looked = self.run(load, vec![], move |turn| {
+            turn.end_job(JobEnd { route: job.route.clone(), id: job.id });
+            let mut track = track_of(turn, &agent)?;
+            if track.heartbeat != Some(job.id) {
+                return Ok(());
+            }
+            track.heartbeat = None;
+            let who = Scored { agent, operator: &operator };
+            market.evaluate(turn, who, &mut track, Evaluator::Heartbeat)?;
+            Ok(turn.put(&score_key(&agent), &track)?)
+        });
+        looked.await.map(drop)
+    }
+}

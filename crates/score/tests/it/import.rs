@@ -1,0 +1,210 @@
+//! Section 10: a record that moves from one platform to another.
+
+use serde_json::{Value, json};
+use skep_base::{AgentId, Timestamp, ed25519::SecretKey};
+use skep_score::{
+    Track,
+    atep::{self, Holder},
+    import::{self, Applicant, HAIRCUT, PROBATION_SESSIONS, Refusal},
+    money::FULL_E4,
+    parameters::Parameters,
+    verify::{self, Source},
+};
+use skep_wire::{
+    score::{BenchmarkTier, ImportRequest, Phase, TrustedIssuer},
+    settle::Tier,
+};
+
+use crate::world::{DAY, World, agent, agent_key, around, time};
+
+fn export(world: &World) -> ImportRequest {
+    let publication = world.publication(false);
+    let key = agent_key().public();
+    let holder = Holder {
+        agent: &agent(),
+        track: &world.track,
+        breadth: &world.breadth,
+        key: Some((&key, time(0))),
+        publication: Some(&publication),
+        history: &[],
+        now: world.now,
+    };
+    let passport = atep::passport(&holder, &world.house.platform()).sign(&world.house.issuer);
+    ImportRequest {
+        source_publication: serde_json::to_value(publication).unwrap(),
+        source_passport: serde_json::to_value(passport.unwrap()).unwrap(),
+    }
+}
+
+fn trusted(world: &World) -> TrustedIssuer {
+    TrustedIssuer {
+        platform: world.house.platform.to_owned(),
+        platform_url: world.house.url.to_owned(),
+        key_url: format!("{}/.well-known/swarmscore-keys", world.house.url),
+        keys: None,
+        import_haircut: HAIRCUT,
+        probation_sessions: PROBATION_SESSIONS,
+        trusted_since: time(0),
+        verification_method: "cryptographic_proof_chain".to_owned(),
+        statement: "sessions are recorded by a gateway of its own".to_owned(),
+    }
+}
+
+fn check(world: &World, request: &ImportRequest, now: Timestamp) -> Result<(), Refusal> {
+    check_as(world, request, agent(), &agent_key(), now)
+}
+
+fn check_as(
+    world: &World,
+    request: &ImportRequest,
+    agent: AgentId,
+    key: &SecretKey,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let key = key.public();
+    let applicant = Applicant { agent: &agent, key: &key, here: "two.example:8402" };
+    import::check(request, &world.house.keys(), &applicant, now)
+}
+
+#[test]
+fn an_export_is_taken_once_and_only_by_its_agent() {
+    let source = World::standard(1);
+    let request = export(&source);
+    assert_eq!(request.source_publication.get("with_imports"), None);
+    let now = source.now;
+    check(&source, &request, now).unwrap();
+    let stranger = SecretKey::from_seed([9; 32]);
+    // The same key under another id is the same agent; neither is not.
+    check_as(&source, &request, AgentId([0x22; 20]), &agent_key(), now).unwrap();
+    let other = check_as(&source, &request, AgentId([0x22; 20]), &stranger, now);
+    assert_eq!(other, Err(Refusal::OtherAgent));
+
+    let mut track = Track::default();
+    let read = import::read(&request).unwrap();
+    let answer = import::accept(&read, &trusted(&source), &mut track, now).unwrap();
+    assert!(answer.accepted && !answer.probation.unwrap().over);
+    assert_eq!((answer.phase, answer.imported.conduit_sessions), (Phase::Verified, 80));
+    let again = import::accept(&read, &trusted(&source), &mut track, now);
+    assert_eq!(again, Err(Refusal::Repeated));
+    // An export from before that one is no news.
+    let mut older = read.clone();
+    older.digest.0[0] ^= 1;
+    older.computed_at = Timestamp::from_ms(read.computed_at.as_ms() - 1);
+    let older = import::accept(&older, &trusted(&source), &mut track, now);
+    assert_eq!(older, Err(Refusal::Older));
+    let informal = import::informal(&read, &Track::default(), now);
+    assert!(!informal.accepted && informal.source_tier == Tier::Verified);
+    assert_eq!(informal.phase, Phase::Unverified);
+}
+
+#[test]
+fn forged_expired_and_foreign_exports_are_refused() {
+    let source = World::standard(1);
+    let request = export(&source);
+    let failed = |request: &ImportRequest, now| match check(&source, request, now) {
+        Err(Refusal::BadPublication { failed }) => failed[0].check.clone(),
+        other => panic!("{other:?}"),
+    };
+    let mut forged = request.clone();
+    forged.source_publication["dimensions"]["technical_execution"]["conduit_sessions_90d"] =
+        json!(81);
+    assert_eq!(failed(&forged, source.now), "signature");
+    let expired = Timestamp::from_ms(source.now.as_ms() + DAY);
+    assert_eq!(failed(&request, expired), "expired");
+    // Signed again by another key, under the same name.
+    let thief = World::standard(2);
+    let mut resigned = request.clone();
+    thief.resign(&mut resigned.source_publication);
+    assert_eq!(failed(&resigned, source.now), "signature");
+    // A sum that does not follow, signed by the issuer itself.
+    let mut wrong = request.clone();
+    wrong.source_publication["score"]["value"] = json!(999);
+    source.resign(&mut wrong.source_publication);
+    assert_eq!(failed(&wrong, source.now), "score.value");
+
+    let change = |pointer: &str, value: Value, sign: bool| {
+        let mut changed = request.clone();
+        *changed.source_passport.pointer_mut(pointer).unwrap() = value;
+        if sign {
+            source.resign(&mut changed.source_passport);
+        }
+        check(&source, &changed, source.now)
+    };
+    let tier = "/trust_tier/current";
+    assert_eq!(change(tier, json!("TRUSTED"), false), Err(Refusal::BadPassport));
+    assert_eq!(change("/passport_id", json!("other"), true), Err(Refusal::OtherPassport));
+    let young = json!(Timestamp::from_ms(source.now.as_ms() - 30 * DAY + 1));
+    let first = "/statistics/first_session_at";
+    assert_eq!(change(first, young, true), Err(Refusal::TooYoung));
+    let old = json!(Timestamp::from_ms(source.now.as_ms() - 30 * DAY));
+    assert_eq!(change(first, old, true), Ok(()));
+    // A platform does not take back what it exported.
+    let own = World::standard(2);
+    assert_eq!(check(&own, &export(&own), own.now), Err(Refusal::OwnExport));
+    let rubbish = ImportRequest { source_publication: json!(1), source_passport: json!({"a": []}) };
+    assert_eq!(check(&source, &rubbish, source.now).unwrap_err().code(), "import_unreadable");
+}
+
+#[test]
+fn what_was_imported_counts_by_halves_after_probation_and_ends() {
+    let mut source = World::standard(1);
+    // 161 and 61: odd numbers leave halves.
+    for _ in 0..81 {
+        source.session(true);
+    }
+    for i in 0..21 {
+        source.settlement(true, crate::world::buyer(i % 8));
+    }
+    let mut world = World::new(2);
+    world.now = source.now;
+    let read = import::read(&export(&source)).unwrap();
+    import::accept(&read, &trusted(&source), &mut world.track, world.now).unwrap();
+    let publication = world.publication(true);
+    let with = publication.with_imports.clone().unwrap();
+    assert_eq!((with.conduit_sessions_90d, with.ap2_sessions_90d), (80.5, 30.5));
+    assert_eq!((with.atep_tier, publication.phase), (Tier::Verified, Phase::Verified));
+    assert_eq!((publication.score.value, publication.gates.atep_tier), (0, Tier::Unverified));
+    assert_eq!(publication.escrow.effective_modifier.e4(), FULL_E4);
+    assert!(world.track.is_published(world.now));
+    assert!(world.publication(false).with_imports.is_none());
+
+    let state = |world: &World| {
+        let (base, parameters) = (world.base(), Parameters::SPEC);
+        let around = around(world.now, &base, &parameters);
+        let modifiers = world.track.modifiers(&around);
+        let keys = world.house.keys();
+        let source = Source { keys: &keys, host: None };
+        let answer = verify::publication(&world.value(), Some(&source), world.now);
+        assert_eq!(answer.failed_checks, []);
+        let said = world.publication(true);
+        assert_eq!(said.escrow.effective_modifier.e4(), modifiers.effective_e4);
+        let with = said.with_imports.unwrap();
+        (with.probation.sessions_needed, with.probation.over, said.score.value, with.score)
+    };
+    for _ in 0..14 {
+        world.session(true);
+    }
+    // 4 points for each session that succeeded, 12 for each escrow: 92.5 and 29.5 of them.
+    assert_eq!(state(&world), (15, false, 56, 370 + 354));
+    world.session(true);
+    let (needed, over, ..) = state(&world);
+    assert_eq!((needed, over), (30, false));
+    for i in 0..14 {
+        world.settlement(true, crate::world::buyer(i % 5));
+    }
+    let (needed, over, local, _) = state(&world);
+    assert_eq!((needed, over), (30, false));
+    assert_eq!(world.track.held(), BenchmarkTier::None);
+    world.settlement(true, agent());
+    let (needed, over, _, with) = state(&world);
+    assert_eq!((needed, over), (30, true));
+    // Now the sum of both is enough, and the local score alone would not be.
+    assert!(with >= 700 && local < 700, "{with} {local}");
+    assert_eq!(world.track.held(), BenchmarkTier::Standard);
+
+    // 90 days after it was computed nothing is left of it.
+    world.now = Timestamp::from_ms(read.computed_at.as_ms() + 90 * DAY);
+    world.session(true);
+    assert!(world.publication(true).with_imports.is_none());
+    assert_eq!(world.track.held(), BenchmarkTier::None);
+}

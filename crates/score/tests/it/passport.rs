@@ -1,0 +1,142 @@
+//! ATEP: passports, badges, and the credential.
+
+use skep_base::Timestamp;
+use skep_score::{
+    Breadth,
+    atep::{self, DOMAINS_MAX, Holder, Visit, badges},
+    vc,
+    verify::signed_bytes,
+};
+use skep_wire::{
+    score::{BadgeKind, BenchmarkTier, Blocked, PASSPORT_DOMAINS_MAX, Publication},
+    settle::Tier,
+};
+
+use crate::world::{DAY, World, agent, agent_key, time};
+
+fn with_holder<T>(
+    world: &World,
+    publication: &Publication,
+    use_it: impl FnOnce(&Holder<'_>) -> T,
+) -> T {
+    let key = agent_key().public();
+    use_it(&Holder {
+        agent: &agent(),
+        track: &world.track,
+        breadth: &world.breadth,
+        key: Some((&key, time(0))),
+        publication: Some(publication),
+        history: &[],
+        now: world.now,
+    })
+}
+
+#[test]
+fn passports_are_signed_and_the_public_one_says_less() {
+    let world = World::standard(1);
+    let publication = world.publication(true);
+    let by = world.house.platform();
+    let (full, public) = with_holder(&world, &publication, |holder| {
+        (atep::passport(holder, &by), atep::public_passport(holder, &by))
+    });
+    let full = full.sign(&world.house.issuer).unwrap();
+    assert_eq!(full.statistics.public.total_sessions, 123);
+    assert_eq!(full.statistics.public.ap2_success_rate, 0.95);
+    assert_eq!(full.statistics.total_cost_cents, 83 * 3);
+    assert_eq!(full.trust_tier.public.current, Tier::Verified);
+    assert_eq!(full.trust_tier.sessions_until_next, Some(77));
+    let public = public.sign(&world.house.issuer).unwrap();
+    let signature = public.issuer.signature.unwrap();
+    let value = serde_json::to_value(&public).unwrap();
+    let bytes = signed_bytes(&value).unwrap();
+    world.house.issuer.public().verify(&bytes, &signature).unwrap();
+    for hidden in ["agent_id", "identity"] {
+        assert!(value.get(hidden).is_none(), "{hidden}");
+    }
+    assert!(value["statistics"].get("total_cost_cents").is_none());
+    assert!(value["badges"][0].get("evidence").is_none());
+    assert_eq!(public.extensions.tier(), BenchmarkTier::Standard);
+    assert_eq!(public.extensions.publication().unwrap(), publication);
+
+    let valid_until = Timestamp::from_ms(world.now.as_ms() + 30 * DAY);
+    let key = &world.house.issuer;
+    let mut credential = vc::credential(&public, Some(&publication), valid_until, key).unwrap();
+    vc::check(&credential, &key.public()).unwrap();
+    assert_eq!(credential["validUntil"], value["extensions"]["swarmscore"]["valid_until"]);
+    credential["credentialSubject"]["passport"]["trust_tier"]["current"] = "TRUSTED".into();
+    assert_eq!(vc::check(&credential, &key.public()), Err(vc::Fault::BadSignature));
+}
+
+#[test]
+fn badges_come_and_go() {
+    use BadgeKind::*;
+    let mut world = World::standard(1);
+    let held = |world: &World| -> Vec<BadgeKind> {
+        let shown = badges::shown(&world.track, &world.breadth, world.now, true);
+        shown.into_iter().map(|badge| badge.badge_type).collect()
+    };
+    let all = [
+        SessionMilestone10,
+        SessionMilestone50,
+        SessionMilestone100,
+        HighSuccess90,
+        HighSuccess95,
+        MultiDomain,
+        CryptoIdentity,
+        ConduitVerified,
+        BenchmarkStandard,
+    ];
+    assert_eq!(held(&world), all);
+    // One more failure, and 95 % are no more; the benchmark goes with it.
+    world.session(false);
+    let left = held(&world);
+    assert!(!left.contains(&HighSuccess95) && !left.contains(&BenchmarkStandard), "{left:?}");
+    let past = badges::past(&world.track, world.now);
+    assert!(past.iter().any(|badge| badge.badge_type == BenchmarkStandard));
+    // Nothing for 90 days: what rolls is over, even if nobody has looked.
+    world.now = Timestamp::from_ms(world.now.as_ms() + 90 * DAY);
+    let kept = [SessionMilestone10, SessionMilestone50, SessionMilestone100, MultiDomain];
+    assert_eq!(held(&world), [&kept[..], &[CryptoIdentity]].concat());
+    let past = badges::past(&world.track, world.now);
+    assert!(past.iter().any(|badge| badge.badge_type == HighSuccess90));
+    assert!(past[0].expired_at <= world.now);
+}
+
+#[test]
+fn breadth_is_bounded_and_knows_its_specialists() {
+    let mut breadth = Breadth::default();
+    let visit = |name: &str| Visit {
+        domains: vec![name.to_owned()],
+        task_types: vec!["CLICK".to_owned()],
+        cost_cents: 1,
+    };
+    for i in 0..50 {
+        breadth.add(&visit("often.example"), time(i * DAY));
+    }
+    for i in 0..400 {
+        breadth.add(&visit(&format!("site{i}.example")), time(49 * DAY));
+    }
+    assert_eq!((breadth.domains.len(), breadth.domains_seen), (DOMAINS_MAX, 401));
+    let frequent = breadth.frequent(PASSPORT_DOMAINS_MAX);
+    assert_eq!((frequent.len(), frequent[0].as_str()), (PASSPORT_DOMAINS_MAX, "often.example"));
+    assert_eq!(breadth.specializations(time(49 * DAY)), ["often.example"]);
+    // The first day leaves the window, and 49 sessions are no specialist.
+    assert_eq!(breadth.specializations(time(91 * DAY)), Vec::<String>::new());
+}
+
+#[test]
+fn a_tier_says_what_is_missing() {
+    let mut world = World::new(1);
+    for _ in 0..50 {
+        world.session(true);
+    }
+    world.track.tier = Tier::Basic;
+    let tier = atep::trust_tier(&world.track, false);
+    assert_eq!(tier.sessions_until_next, Some(0));
+    assert_eq!(tier.promotion_blocked_reason, Some(Blocked::AwaitingCryptographicIdentity));
+    world.track.tier = Tier::Verified;
+    assert_eq!(atep::trust_tier(&world.track, true).promotion_blocked_reason, None);
+    world.track.totals.conduit = 200;
+    let tier = atep::trust_tier(&world.track, true);
+    assert_eq!(tier.promotion_blocked_reason, Some(Blocked::AwaitingManualReview));
+}
