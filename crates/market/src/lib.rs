@@ -16,6 +16,7 @@ mod link;
 mod notice;
 mod pay;
 mod read;
+mod recent;
 mod register;
 mod session;
 mod test_clock;
@@ -75,6 +76,8 @@ pub struct Market {
     /// How the marketplace names itself in messages.
     marketplace: Arc<str>,
     directory: Arc<deal::Directory>,
+    claims: Arc<pay::Claims>,
+    receipts: Arc<hire::Receipts>,
     challenge: Challenge,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
@@ -97,6 +100,8 @@ impl Market {
             accredited: Arc::default(),
             marketplace: "skep".into(),
             directory: Arc::default(),
+            claims: Arc::default(),
+            receipts: Arc::default(),
             challenge: Challenge::default(),
             dev,
             test_clock: None,
