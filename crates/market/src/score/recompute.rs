@@ -16,6 +16,7 @@ use skep_wire::{
 };
 
 use super::{
+    BadgeChanged,
     count::{ScoreLine, turn_count},
     fact::{fact_of, totals},
     score_key,
@@ -130,6 +131,10 @@ impl Replay {
                 let changed: Changed = read(event)?;
                 let track = self.tracks.entry(changed.agent_id).or_default();
                 track.benchmark = benchmark_after(&track.benchmark, &changed.event);
+            }
+            "badge.changed" => {
+                let BadgeChanged { agent_id, change } = read(event)?;
+                self.tracks.entry(agent_id).or_default().apply_badge(&change);
             }
             // Most events say nothing of scores, and are not taken apart.
             _ if event.body.contains("\"scored\"") => {
@@ -255,6 +260,8 @@ fn told(track: &Track) -> Track {
         tier: track.tier,
         tier_at: track.tier_at,
         benchmark: Benchmark { last_evaluated_at: None, ..track.benchmark.clone() },
+        badges: track.badges.clone(),
+        past_badges: track.past_badges.clone(),
         subsidies_open: track.subsidies_open,
         ..Track::default()
     }
