@@ -15,9 +15,7 @@ use skep_wire::{
 };
 
 use super::{
-    OperatorRevocation, OperatorScore, Scored, base_of,
-    issuer::trust_registry_key,
-    load_track, operator_score_key,
+    OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
     rank::{Whose, rank_at, rank_now},
     report, score_key, tell_benchmark, track_of,
 };
@@ -67,6 +65,11 @@ impl From<AdminRefusal> for Failure {
 /// The minimums that hold, and why.
 pub(crate) fn parameters_key() -> RecordKey {
     RecordKey::own("score_parameters", "score_parameters")
+}
+
+/// Whose exports are taken.
+pub(crate) fn trust_registry_key() -> RecordKey {
+    RecordKey::own("trust_registry", "trust_registry")
 }
 
 /// What an act on one agent sees.
