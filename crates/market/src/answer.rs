@@ -108,9 +108,9 @@ pub enum Refusal {
     #[error(transparent)]
     Budget { reason: BudgetRefusal },
     #[error(transparent)]
-    Score { reason: ScoreRefusal },
-    #[error(transparent)]
     Admin { reason: AdminRefusal },
+    #[error(transparent)]
+    Score { reason: ScoreRefusal },
     #[error("the faucet gives at most {max_minor} minor units at a time")]
     FaucetLimit { max_minor: i64 },
 }

@@ -14,7 +14,7 @@ use skep_wire::{
 };
 
 use crate::{
-    atep::badges::{self, HeldBadge},
+    atep::badges::{self, BadgeChange, HeldBadge},
     benchmark::{self, Benchmark},
     compute::{Gates, Input, Score, compute},
     fact::{Fact, Totals},
@@ -122,6 +122,8 @@ pub struct Evaluated {
     pub promoted_from: Option<Tier>,
     /// With what was imported, if there is something.
     pub combined: Option<Combined>,
+    /// Badges that came or went.
+    pub badges: Vec<BadgeChange>,
 }
 
 /// The score together with what was imported (10.1).
@@ -145,6 +147,8 @@ impl Track {
     /// Adds a fact and says its number; its time is never before the last one's.
     pub fn count(&mut self, agent: &AgentId, fact: &mut Fact) -> u64 {
         fact.at = self.last_at.map_or(fact.at, |last| last.max(fact.at));
+        // What ran out before is over, whatever this fact says.
+        badges::run_out(self, fact.at);
         self.facts += 1;
         self.chain = fact.link(self.chain, agent, self.facts);
         self.totals.add(fact);
@@ -206,8 +210,8 @@ impl Track {
             true => None,
             false => self.step_benchmark(&score, combined.as_ref(), around, evaluator),
         };
-        badges::evaluate(self, around);
-        Evaluated { input, score, event, promoted_from, combined }
+        let badges = badges::evaluate(self, around);
+        Evaluated { input, score, event, promoted_from, combined, badges }
     }
 
     fn step_benchmark(

@@ -153,14 +153,6 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
     Ok(())
 }
 
-/// Where others find what this node publishes.
-fn platform_url(settings: &Settings, dev: bool, server: &Server) -> String {
-    match settings.list("public_names").first() {
-        Some(name) if !dev => format!("https://{name}"),
-        _ => server.url(),
-    }
-}
-
 /// The operator's socket. Without it the node serves all the same.
 fn admin_door(
     folder: &Path,
@@ -183,6 +175,14 @@ fn admin_door(
             tracing::error!(%error, "the socket for `skep admin` failed");
         }
     }))
+}
+
+/// Where others find what this node publishes.
+fn platform_url(settings: &Settings, dev: bool, server: &Server) -> String {
+    match settings.list("public_names").first() {
+        Some(name) if !dev => format!("https://{name}"),
+        _ => server.url(),
+    }
 }
 
 pub fn config(settings: &Settings, dev: bool) -> Result<Config> {

@@ -23,34 +23,35 @@ pub const MULTI_DOMAINS: u64 = 10;
 /// How long a review is worth something.
 const REVIEW_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A badge as it is stored.
+/// A badge as it is stored. When it ends follows from the track record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldBadge {
     pub kind: BadgeKind,
     pub earned_at: Timestamp,
+}
+
+/// A badge that was earned, or that is over. The event log tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadgeChange {
+    pub badge_type: BadgeKind,
+    pub earned_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
+    pub expired_at: Option<Timestamp>,
 }
 
-impl HeldBadge {
-    fn is_over(&self, now: Timestamp) -> bool {
-        self.expires_at.is_some_and(|expires| expires <= now)
+/// When a badge ends if nothing else happens.
+fn expiry(kind: BadgeKind, track: &Track) -> Option<Timestamp> {
+    use BadgeKind::*;
+    match kind {
+        HighSuccess90 | HighSuccess95 | HighSuccess99 => Some(track.last_at?.plus(WINDOW)),
+        DomainSpecialist | ConduitVerified => Some(track.last_proof_at?.plus(WINDOW)),
+        TrustedReview => Some(track.reviewed_at?.plus(REVIEW_LIFE)),
+        _ => None,
     }
 }
 
-/// What a criterion says.
-enum Found {
-    /// It is met, until then.
-    Met(Option<Timestamp>),
-    NotMet,
-    /// Nobody has looked; what is held stays until it expires.
-    Unseen,
-}
-
-impl Found {
-    fn when(met: bool, until: Option<Timestamp>) -> Found {
-        if met { Found::Met(until) } else { Found::NotMet }
-    }
+fn is_over(kind: BadgeKind, track: &Track, now: Timestamp) -> bool {
+    expiry(kind, track).is_some_and(|expires| expires <= now)
 }
 
 /// Whether a badge stays once it was earned.
@@ -85,87 +86,96 @@ const ALL: [BadgeKind; 14] = [
 ];
 
 /// Looks at every badge that follows from the track record.
-pub(crate) fn evaluate(track: &mut Track, around: &Around<'_>) {
+pub(crate) fn evaluate(track: &mut Track, around: &Around<'_>) -> Vec<BadgeChange> {
     let window = track.totals.since(around.base);
+    let mut changes = run_out(track, around.now);
     for kind in ALL {
-        let found = criterion(kind, track, &window, around);
-        settle(track, kind, found, around.now);
+        if let Some(met) = criterion(kind, track, &window, around) {
+            changes.extend(settle(track, kind, met, around.now));
+        }
     }
+    changes
 }
 
-fn criterion(kind: BadgeKind, track: &Track, window: &Totals, around: &Around<'_>) -> Found {
+/// Whether a badge's criterion is met; nothing is said where something else must be looked at.
+fn criterion(kind: BadgeKind, track: &Track, window: &Totals, around: &Around<'_>) -> Option<bool> {
     use BadgeKind::*;
     let sessions = track.totals.sessions();
-    let rolling = Some(around.now.plus(WINDOW));
     // In whole numbers: successful / sessions >= percent / 100.
     let success = |percent: u64, least: u64| {
         let enough = window.sessions() >= least;
-        let met = enough && window.successful() * 100 >= window.sessions() * percent;
-        Found::when(met, rolling)
+        enough && window.successful() * 100 >= window.sessions() * percent
     };
-    match kind {
-        SessionMilestone10 => Found::when(sessions >= 10, None),
-        SessionMilestone50 => Found::when(sessions >= 50, None),
-        SessionMilestone100 => Found::when(sessions >= 100, None),
-        SessionMilestone500 => Found::when(sessions >= 500, None),
+    Some(match kind {
+        SessionMilestone10 => sessions >= 10,
+        SessionMilestone50 => sessions >= 50,
+        SessionMilestone100 => sessions >= 100,
+        SessionMilestone500 => sessions >= 500,
         HighSuccess90 => success(90, 20),
         HighSuccess95 => success(95, 50),
         HighSuccess99 => success(99, 100),
-        DomainSpecialist | MultiDomain => Found::Unseen,
-        CryptoIdentity => Found::when(around.has_key, None),
-        ConduitVerified => {
-            let until = track.last_proof_at.map(|at| at.plus(WINDOW));
-            Found::when(until.is_some_and(|until| until > around.now), until)
+        DomainSpecialist | MultiDomain => return None,
+        CryptoIdentity => around.has_key,
+        ConduitVerified => track.last_proof_at.is_some() && !is_over(kind, track, around.now),
+        TrustedReview => track.reviewed_at.is_some() && !is_over(kind, track, around.now),
+        BenchmarkStandard => track.held() >= BenchmarkTier::Standard,
+        BenchmarkElite => track.held() >= BenchmarkTier::Elite,
+    })
+}
+
+/// Ends what has run out.
+pub(crate) fn run_out(track: &mut Track, now: Timestamp) -> Vec<BadgeChange> {
+    let mut changes = Vec::new();
+    for kind in ALL {
+        if is_over(kind, track, now) {
+            changes.extend(end(track, kind, expiry(kind, track).unwrap_or(now)));
         }
-        TrustedReview => {
-            let until = track.reviewed_at.map(|at| at.plus(REVIEW_LIFE));
-            Found::when(until.is_some_and(|until| until > around.now), until)
-        }
-        BenchmarkStandard => Found::when(track.held() >= BenchmarkTier::Standard, None),
-        BenchmarkElite => Found::when(track.held() >= BenchmarkTier::Elite, None),
     }
+    changes
 }
 
 impl Track {
     /// Looks at the badges that follow from how broad the work was, after a session.
-    pub fn see_breadth(&mut self, breadth: &Breadth, now: Timestamp) {
+    pub fn see_breadth(&mut self, breadth: &Breadth, now: Timestamp) -> Vec<BadgeChange> {
         let specialist = !breadth.specializations(now).is_empty();
-        let found = Found::when(specialist, Some(now.plus(WINDOW)));
-        settle(self, BadgeKind::DomainSpecialist, found, now);
         let many = breadth.domains_seen >= MULTI_DOMAINS;
-        settle(self, BadgeKind::MultiDomain, Found::when(many, None), now);
+        let found = [(BadgeKind::DomainSpecialist, specialist), (BadgeKind::MultiDomain, many)];
+        found.into_iter().filter_map(|(kind, met)| settle(self, kind, met, now)).collect()
+    }
+
+    /// Makes a change that the log tells of.
+    pub fn apply_badge(&mut self, change: &BadgeChange) {
+        match change.expired_at {
+            Some(expired_at) => end(self, change.badge_type, expired_at),
+            None => settle(self, change.badge_type, true, change.earned_at),
+        };
     }
 }
 
-fn settle(track: &mut Track, kind: BadgeKind, found: Found, now: Timestamp) {
-    let place = track.badges.iter().position(|badge| badge.kind == kind);
-    if let Some(place) = place {
-        let held = track.badges[place];
-        let over = match found {
-            Found::NotMet => !is_permanent(kind),
-            Found::Met(_) | Found::Unseen => held.is_over(now),
-        };
-        if !over {
-            if let Found::Met(until) = found {
-                track.badges[place].expires_at = until;
-            }
-            return;
+fn settle(track: &mut Track, kind: BadgeKind, met: bool, now: Timestamp) -> Option<BadgeChange> {
+    let held = track.badges.iter().any(|badge| badge.kind == kind);
+    match (held, met) {
+        (false, true) => {
+            track.badges.push(HeldBadge { kind, earned_at: now });
+            Some(BadgeChange { badge_type: kind, earned_at: now, expired_at: None })
         }
-        let expired_at = held.expires_at.map_or(now, |expires| expires.min(now));
-        track.badges.remove(place);
-        let ended = HistoricalBadge { badge_type: kind, earned_at: held.earned_at, expired_at };
-        track.past_badges.push(ended);
-        let too_many = track.past_badges.len().saturating_sub(PAST_MAX);
-        track.past_badges.drain(..too_many);
+        (true, false) if !is_permanent(kind) => end(track, kind, now),
+        _ => None,
     }
-    if let Found::Met(expires_at) = found {
-        track.badges.push(HeldBadge { kind, earned_at: now, expires_at });
-    }
+}
+
+fn end(track: &mut Track, kind: BadgeKind, expired_at: Timestamp) -> Option<BadgeChange> {
+    let place = track.badges.iter().position(|badge| badge.kind == kind)?;
+    let HeldBadge { earned_at, .. } = track.badges.remove(place);
+    track.past_badges.push(HistoricalBadge { badge_type: kind, earned_at, expired_at });
+    let too_many = track.past_badges.len().saturating_sub(PAST_MAX);
+    track.past_badges.drain(..too_many);
+    Some(BadgeChange { badge_type: kind, earned_at, expired_at: Some(expired_at) })
 }
 
 /// The badges of a passport, as they are now.
 pub fn shown(track: &Track, breadth: &Breadth, now: Timestamp, with_evidence: bool) -> Vec<Badge> {
-    let held = track.badges.iter().filter(|badge| !badge.is_over(now));
+    let held = track.badges.iter().filter(|badge| !is_over(badge.kind, track, now));
     let mut badges: Vec<&HeldBadge> = held.collect();
     badges.sort_by_key(|badge| badge.kind);
     let evidence = |kind| {
@@ -188,7 +198,7 @@ pub fn shown(track: &Track, breadth: &Breadth, now: Timestamp, with_evidence: bo
             description,
             criteria,
             earned_at: held.earned_at,
-            expires_at: held.expires_at,
+            expires_at: expiry(held.kind, track),
             evidence: with_evidence.then(|| evidence(held.kind)),
         }
     };
@@ -197,12 +207,12 @@ pub fn shown(track: &Track, breadth: &Breadth, now: Timestamp, with_evidence: bo
 
 /// Badges that are over, also those that have run out since the last evaluation; newest first.
 pub fn past(track: &Track, now: Timestamp) -> Vec<HistoricalBadge> {
-    let run_out =
-        track.badges.iter().filter(|badge| badge.is_over(now)).map(|badge| HistoricalBadge {
-            badge_type: badge.kind,
-            earned_at: badge.earned_at,
-            expired_at: badge.expires_at.unwrap_or(now),
-        });
+    let over = track.badges.iter().filter(|badge| is_over(badge.kind, track, now));
+    let run_out = over.map(|badge| HistoricalBadge {
+        badge_type: badge.kind,
+        earned_at: badge.earned_at,
+        expired_at: expiry(badge.kind, track).unwrap_or(now),
+    });
     let mut past: Vec<HistoricalBadge> = track.past_badges.iter().copied().chain(run_out).collect();
     past.sort_by_key(|badge| std::cmp::Reverse(badge.expired_at));
     past.truncate(PAST_MAX);

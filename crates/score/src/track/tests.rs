@@ -189,6 +189,29 @@ fn a_clock_that_goes_back_does_not_reorder_facts() {
     assert_eq!(story.facts[1].at, first);
 }
 
+/// The log tells of facts and of what came and went: that is enough to make the badges again.
+#[test]
+fn badges_follow_from_what_the_log_tells() {
+    let mut story = Story::new();
+    let mut made = Track::default();
+    for day in 0..400 {
+        // A hundred busy days with failures at their end, then a hundred idle ones.
+        story.now = story.now.plus(DAY);
+        let changes = match day % 200 < 100 {
+            true => {
+                let changes = story.count(Dimension::Conduit, day % 200 < 80).badges;
+                made.count(&Story::agent(), &mut story.facts.last().unwrap().clone());
+                changes
+            }
+            false => story.look(Evaluator::Heartbeat).badges,
+        };
+        changes.iter().for_each(|change| made.apply_badge(change));
+        assert_eq!(made.badges, story.track.badges);
+        assert_eq!(made.past_badges, story.track.past_badges);
+    }
+    assert!(story.track.past_badges.len() > 2, "{:?}", story.track.past_badges);
+}
+
 /// What earlier versions stored reads as it was.
 #[test]
 fn a_small_record_is_enough() {

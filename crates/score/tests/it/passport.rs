@@ -100,6 +100,16 @@ fn badges_come_and_go() {
     let past = badges::past(&world.track, world.now);
     assert!(past.iter().any(|badge| badge.badge_type == HighSuccess90));
     assert!(past[0].expired_at <= world.now);
+    // Proven again after that: the badge is a new one, and the old one ended when it ran out.
+    let ran_out = world.now;
+    world.now = Timestamp::from_ms(world.now.as_ms() + DAY);
+    world.session(true);
+    let past = badges::past(&world.track, world.now);
+    let old = past.iter().find(|badge| badge.badge_type == ConduitVerified).unwrap();
+    assert_eq!(old.expired_at, ran_out);
+    let shown = badges::shown(&world.track, &world.breadth, world.now, false);
+    let new = shown.iter().find(|badge| badge.badge_type == ConduitVerified).unwrap();
+    assert_eq!(new.earned_at, world.now);
 }
 
 #[test]
