@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::json;
 use skep_base::{
-    Amount, Asset, Timestamp,
+    Amount, Asset,
     ed25519::{PublicKey, SecretKey},
     id::SessionId,
 };
@@ -40,7 +40,7 @@ use crate::{fixture::*, on_both_engines};
 
 /// Records what it is told, and says what the test wants.
 #[derive(Debug, Default)]
-struct Fake {
+pub struct Fake {
     sessions: Mutex<BTreeMap<SessionId, (Recording, Option<SessionProof>)>>,
     performed: AtomicU32,
     /// Does what it is asked, and its answer is lost.
@@ -111,8 +111,7 @@ impl Fake {
             fatal: text == "dies",
             ..Outcome::default()
         };
-        let stamp =
-            Stamp { at: Timestamp::from_ms(START_MS), duration_ms: 1, price: asked.price_minor };
+        let stamp = Stamp { at: id.time(), duration_ms: 1, price: asked.price_minor };
         let acted = recording.add(&asked.act, asked.mark, outcome, stamp).unwrap();
         if self.loses_answers.load(Relaxed) { gone() } else { Ok(acted) }
     }
@@ -123,9 +122,8 @@ impl Fake {
         }
         let mut sessions = self.sessions.lock().unwrap();
         let (recording, proof) = sessions.get_mut(&id).ok_or(GatewayError::UnknownSession)?;
-        let at = Timestamp::from_ms(START_MS);
         let sealed = proof.get_or_insert_with(|| {
-            recording.seal(asked.status, asked.reason, at, "fake", &key()).unwrap()
+            recording.seal(asked.status, asked.reason, id.time(), "fake", &key()).unwrap()
         });
         Ok(sealed.clone())
     }

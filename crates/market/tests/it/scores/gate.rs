@@ -1,0 +1,185 @@
+//! The whole story of a score, with nothing pretended: recorded sessions and settled deals earn a
+//! tier and a benchmark, buyers find and trust it, and it goes as it came.
+
+use std::sync::Arc;
+
+use skep_market::Challenge;
+use skep_wire::{
+    admin::{AdminAct, AdminRequest},
+    conduit::{Act, CloseSession, OpenSession, SessionStatus},
+    hire::{Listing, Search},
+    score::{BenchmarkEvent, BenchmarkEventType, Evaluator},
+};
+
+use super::*;
+use crate::sessions::Fake;
+
+/// Escrows, and then sessions, with which 700 points are reached: 480 and 220.
+const DEALS: usize = 40;
+const SESSIONS: usize = 55;
+/// What a session may cost: more than one page does.
+const SESSION_MAX: i64 = 5_000;
+
+impl World {
+    /// A recorded session of the provider's own.
+    async fn session(&self) {
+        let (ben, market) = (&self.ben, self.market());
+        let open =
+            OpenSession { max_cost_minor: skep_base::Amount::new(SESSION_MAX), purpose: None };
+        let id = market.session_open(&ben.signed("open"), open).await.unwrap().value.session_id;
+        let page = Act::navigate("https://a.example/");
+        market.session_act(&ben.signed("act"), id, page).await.unwrap();
+        let close = CloseSession { failed: None };
+        let closed = market.session_close(&ben.signed("close"), id, close).await.unwrap().value;
+        assert_eq!(closed.status, SessionStatus::Completed);
+    }
+
+    /// What would be held; the deal is called off.
+    async fn would_hold(&self) -> EscrowHold {
+        let hold = self.hold().await;
+        self.cancel(&self.ben, hold.escrow_id).await.unwrap();
+        hold
+    }
+
+    async fn list(&self, who: &Person) -> Listing {
+        let listing = who.lists(self.f.now(), "http://127.0.0.1:9", json!({}));
+        self.market().publish_listing(listing.clone()).await.unwrap();
+        self.run_timers().await;
+        listing
+    }
+
+    /// Who is found by those who ask for a benchmark.
+    async fn found(&self) -> usize {
+        self.run_timers().await;
+        let asked = Search { benchmark: Some(BenchmarkTier::Standard), ..Search::default() };
+        self.market().search(asked).await.unwrap().agents.len()
+    }
+
+    async fn told(&self) -> Vec<BenchmarkEvent> {
+        self.market().benchmark_history(&self.ben.id(), 100).await.unwrap()
+    }
+
+    /// Asks for a deal with whoever holds a benchmark, and calls it off.
+    async fn trusted_deal(&self) -> Result<(), skep_market::Failure> {
+        let mut terms = priced();
+        merge(&mut terms, json!({"requires_benchmark": true}));
+        let id = self.open(terms).await?;
+        self.respond(&self.ben, id, "REJECTED", json!({})).await.map(drop)
+    }
+
+    /// Deals, then sessions, an hour apart, until the benchmark is there.
+    async fn earn(&self) {
+        for _ in 0..DEALS {
+            self.paid().await;
+            self.f.clock.advance(HOUR);
+        }
+        let track = self.track().await;
+        assert_eq!((track.tier, track.held()), (Tier::Basic, BenchmarkTier::None));
+        self.f.clock.advance(5 * DAY);
+        for n in 1..=SESSIONS {
+            self.session().await;
+            self.f.clock.advance(HOUR);
+            let track = self.track().await;
+            let tier = if DEALS + n < 50 { Tier::Basic } else { Tier::Verified };
+            let held = if n < SESSIONS { BenchmarkTier::None } else { BenchmarkTier::Standard };
+            assert_eq!((track.tier, track.held()), (tier, held), "after session {n}");
+        }
+    }
+
+    /// Moves an hour at a time until the benchmark's history grows.
+    async fn hours_until_told(&self, most: u64) -> Option<u64> {
+        let before = self.told().await.len();
+        for hour in 1..=most {
+            self.f.clock.advance(HOUR);
+            self.run_timers().await;
+            if self.told().await.len() > before {
+                return Some(hour);
+            }
+        }
+        None
+    }
+}
+
+async fn world(f: Fixture) -> World {
+    let mut w = World::new(f).await;
+    let market = w.market().clone().with_gateway(Arc::new(Fake::default()));
+    w.f.market = market.with_listing_challenge(Challenge::Off);
+    w.f.fund(&w.ann, 901, 10_000_000).await;
+    w.f.fund(&w.ben, 902, 10_000_000).await;
+    w
+}
+
+on_both_engines! {
+    async fn from_nobody_to_a_benchmark_and_back(f: Fixture) {
+        let w = world(f).await;
+        w.list(&w.ben).await;
+        assert_eq!(w.found().await, 0);
+        assert_eq!(w.would_hold().await.effective_modifier_e4, 10_000);
+        w.earn().await;
+        assert_eq!(w.found().await, 1);
+        w.trusted_deal().await.unwrap();
+        let hold = w.would_hold().await;
+        assert_eq!((hold.modifier_e4, hold.effective_modifier_e4), (4400, 4400));
+        assert_eq!((hold.amount_minor.minor(), hold.remainder_minor.minor()), (8_800, 11_200));
+        let told = w.told().await;
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].benchmark_event_type, BenchmarkEventType::Granted);
+        assert_eq!((told[0].swarm_score_at_event, told[0].tier), (700, BenchmarkTier::Standard));
+        w.scores_are_what_the_log_says().await;
+
+        // The last moment at which the first deal counts: whoever looks finds nothing wrong.
+        let first = w.track().await.first_at.unwrap();
+        w.f.clock.set(first.plus(WINDOW - MS));
+        w.run_timers().await;
+        assert_eq!(w.told().await[0].benchmark_event_type, BenchmarkEventType::Renewed);
+        let waited = w.hours_until_told(49).await.unwrap();
+        assert!((24..=49).contains(&waited), "{waited}");
+        let told = w.told().await;
+        assert_eq!(told[0].benchmark_event_type, BenchmarkEventType::Suspended);
+        assert_eq!(told[0].evaluator, Evaluator::Heartbeat);
+        assert!(told[0].swarm_score_at_event < 700);
+        assert_eq!(told.last().unwrap().benchmark_event_type, BenchmarkEventType::Granted);
+        assert_eq!(w.found().await, 0);
+        let refused = deal_refusal(w.trusted_deal().await);
+        assert!(matches!(refused, DealRefusal::BenchmarkRequired { .. }), "{refused:?}");
+        w.scores_are_what_the_log_says().await;
+    }
+
+    async fn fraud_of_one_hides_the_operators_other_agents_for_ninety_days(f: Fixture) {
+        let w = world(f).await;
+        let bea = Person::new(3);
+        w.f.register(&bea).await;
+        let key = SecretKey::from_seed([60; 32]);
+        w.market().register_operator(operator(&key, "Acme", w.f.now())).await.unwrap();
+        for one in [&w.ben, &bea] {
+            w.f.change(one, one.attach(&key, w.f.now())).await.unwrap();
+        }
+        let listing = w.list(&w.ben).await.id();
+        let seen = async || {
+            w.run_timers().await;
+            w.market().listing(listing).await.unwrap()
+        };
+        let before = seen().await;
+        assert!(!before.operator_under_review);
+        let act = AdminAct::RevokeBenchmark { agent_id: bea.id() };
+        let request = AdminRequest { act, reason: "sold others' work".to_owned() };
+        w.market().admin(request).await.unwrap();
+        let hidden = seen().await;
+        assert!(hidden.operator_under_review);
+        assert!(hidden.ranking.score < before.ranking.score, "{hidden:?}");
+        w.f.clock.advance(60 * DAY);
+        for _ in 0..10 {
+            w.paid().await;
+        }
+        let hold = w.would_hold().await;
+        assert_eq!((hold.modifier_e4, hold.effective_modifier_e4), (9040, 10_000));
+        w.f.clock.advance(30 * DAY - MS);
+        let still = seen().await;
+        assert!(still.operator_under_review);
+        w.f.clock.advance(MS);
+        let after = seen().await;
+        assert!(!after.operator_under_review);
+        assert!(after.ranking.score > still.ranking.score, "{after:?}");
+        assert_eq!(w.would_hold().await.effective_modifier_e4, 9040);
+    }
+}
