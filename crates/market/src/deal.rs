@@ -36,8 +36,12 @@ use skep_wire::settle::{
 };
 
 pub(crate) use self::{
-    act::short, default::DEFAULT_JOB, pots::Pots, standing::standing_key, timer::TICK_JOB,
-    verifiers::Directory,
+    act::short,
+    default::DEFAULT_JOB,
+    pots::Pots,
+    standing::standing_key,
+    timer::TICK_JOB,
+    verifiers::{Directory, verifier_key},
 };
 pub use self::{page::ProofView, refusal::DealRefusal};
 use crate::{

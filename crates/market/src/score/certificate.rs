@@ -1,6 +1,7 @@
 //! 8.4: what a stranger needs to check a score without trusting this node; and 8.5, the same check
 //! done here.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 use skep_base::{
     AgentId, Timestamp,
@@ -8,20 +9,20 @@ use skep_base::{
     id::{DealId, SessionId},
 };
 use skep_score::verify::{self, Source};
-use skep_settle::{proof, session_proof};
+use skep_settle::session_proof;
 use skep_wire::{
     conduit::{SessionBundle, SessionProof},
     score::{
-        Certificate, Dimension, FailedCheck, NumberedFact, RECENT_PROOFS_MAX, Settled,
+        Certificate, Dimension, FailedCheck, NumberedFact, RECENT_PROOFS_MAX, Settled, Verdict,
         VerifyAnswer, VerifyLevel, VerifyRequest,
     },
-    settle::{SettlementReceipt, VerificationCallback},
+    settle::{SettlementReceipt, VerificationCallback, Verifier, VerifierStamp},
 };
 
 use super::{publication::bug, refusal::ScoreRefusal};
 use crate::{
     Failure, Market,
-    deal::{proof_key, settlement_record_key},
+    deal::{AGENT_KID, proof_key, settlement_record_key, verifier_key},
     read::next,
     session,
 };
@@ -84,13 +85,41 @@ impl Market {
         let mut records = self.read_all(keys).await?;
         let mut settled = Vec::with_capacity(receipts.len());
         for receipt in receipts {
-            let callback: Option<Value> = match receipt.settlement.verification_id {
+            let callback: Option<VerificationCallback> = match receipt.settlement.verification_id {
                 Some(_) => next(&mut records)?,
                 None => None,
             };
-            settled.push(Settled { receipt, callback: callback.map(without_attachments) });
+            let verdict = match callback {
+                Some(callback) => self.verdict(&callback).await?,
+                None => None,
+            };
+            let mut settled_one = Settled { receipt, verdict };
+            // A key that was replaced since then shows nothing.
+            settled_one.verdict = settled_one.verdict.take().filter(|v| settled_one.is_signed(v));
+            settled.push(settled_one);
         }
         Ok(settled)
+    }
+
+    /// Who signed a callback, and with which key.
+    async fn verdict(&self, callback: &VerificationCallback) -> Result<Option<Verdict>, Failure> {
+        let Some(bundle) = &callback.proof_bundle else { return Ok(None) };
+        let Ok(stamp) = VerifierStamp::deserialize(&bundle["verifier"]) else { return Ok(None) };
+        let key = match stamp.kid.as_str() {
+            AGENT_KID => self.agent_record(&stamp.id).await?.current_key().copied(),
+            kid => {
+                let verifier: Option<Verifier> = self.read(verifier_key(&stamp.id)).await?;
+                let keys = verifier.map(|verifier| verifier.keys).unwrap_or_default();
+                keys.iter().find(|key| key.kid == kid).map(|key| key.public_key)
+            }
+        };
+        Ok(key.map(|key| Verdict {
+            verifier: stamp.id,
+            kid: stamp.kid,
+            key,
+            passed: callback.passed,
+            completed_at: callback.completed_at,
+        }))
     }
 
     /// Checks a publication by this node's own keys, or by those of an issuer that it trusts.
@@ -155,24 +184,10 @@ impl verify::Proofs for SettleProofs {
     fn session(&self, proof: &SessionProof) -> Result<SessionBundle, String> {
         session_proof::check(proof, None).map_err(|fault| fault.to_string())
     }
-
-    fn callback(&self, callback: &VerificationCallback) -> Result<(), String> {
-        // Decision 27: without a bundle there is nothing to check but the marketplace's word.
-        let bundle = callback.proof_bundle.as_ref().ok_or("it carries no proof bundle")?;
-        proof::check_alone(callback, bundle).map(drop).map_err(|fault| fault.to_string())
-    }
 }
 
 /// What the newest facts of one kind came from, newest first.
 fn sources<T: std::str::FromStr>(facts: &[NumberedFact], of: Dimension) -> impl Iterator<Item = T> {
     let facts = facts.iter().rev().filter(move |fact| fact.fact.dimension == of);
     facts.filter_map(|fact| fact.fact.source.parse().ok())
-}
-
-/// The verdict's signature is over the bundle, which names attachments by their hashes.
-fn without_attachments(mut callback: Value) -> Value {
-    if let Some(callback) = callback.as_object_mut() {
-        callback.remove("attachments");
-    }
-    callback
 }

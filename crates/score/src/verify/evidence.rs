@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use serde_json::Value;
 use skep_base::{AgentId, Hash32, Timestamp};
 use skep_wire::{
     conduit::{SessionBundle, SessionProof, SessionStatus},
@@ -13,7 +12,7 @@ use skep_wire::{
         KeyPurpose, NumberedFact, Publication, RECENT_PROOFS_MAX, Settled, VerifyAnswer,
         VerifyLevel,
     },
-    settle::{EscrowStatus, VerificationCallback},
+    settle::EscrowStatus,
 };
 
 use super::{CLOCK_SKEW_MAX, Findings, Source, untagged};
@@ -29,8 +28,6 @@ use crate::{
 pub trait Proofs {
     /// Hash, chain, content and signature of a session's proof, by the key that it names.
     fn session(&self, proof: &SessionProof) -> Result<SessionBundle, String>;
-    /// Hash, chain and content of a verifier's callback and its bundle.
-    fn callback(&self, callback: &VerificationCallback) -> Result<(), String>;
 }
 
 /// Checks L1, L2 and L3. Keys that the certificate brings itself show that nothing was changed
@@ -57,7 +54,7 @@ pub fn certificate(
     audit.facts();
     audit.sums();
     audit.sessions(proofs);
-    audit.settlements(proofs);
+    audit.settlements();
     let Audit { findings, coverage, .. } = audit;
     if findings.failed.is_empty() && answer.level == Some(VerifyLevel::L2) {
         answer.level = Some(VerifyLevel::L3);
@@ -220,13 +217,13 @@ impl Audit<'_> {
     }
 
     /// Each receipt is signed by the marketplace and is of a fact.
-    fn settlements(&mut self, proofs: &dyn Proofs) {
+    fn settlements(&mut self) {
         let shown = &self.said.settlements;
         let few = shown.len() <= CERTIFICATE_SETTLEMENTS_MAX;
         self.expect("settlements.number", few, "there are too many");
         let mut seen = BTreeSet::new();
         for (index, settled) in shown.iter().take(CERTIFICATE_SETTLEMENTS_MAX).enumerate() {
-            match self.settlement(settled, proofs) {
+            match self.settlement(settled) {
                 Ok(()) => {
                     if seen.insert(settled.receipt.settlement.escrow_id) {
                         self.coverage.settlements_proven += 1;
@@ -244,11 +241,7 @@ impl Audit<'_> {
         self.expect("settlements.missing", enough, "too few receipts are shown");
     }
 
-    fn settlement(
-        &self,
-        settled: &Settled,
-        proofs: &dyn Proofs,
-    ) -> Result<(), (&'static str, String)> {
+    fn settlement(&self, settled: &Settled) -> Result<(), (&'static str, String)> {
         let told = |check, detail: &str| (check, detail.to_owned());
         let receipt = &settled.receipt;
         let said = &receipt.settlement;
@@ -272,29 +265,13 @@ impl Audit<'_> {
         if !fits {
             return Err(told("settlements.fact", "the fact says something else"));
         }
-        match &settled.callback {
-            None => Ok(()),
-            Some(callback) => check_callback(callback, settled, proofs),
+        match &settled.verdict {
+            Some(verdict) if !settled.is_signed(verdict) => {
+                Err(told("settlements.verdict", "the verifier's key has not signed it"))
+            }
+            _ => Ok(()),
         }
     }
-}
-
-/// The verifier's word is the one that the receipt names.
-fn check_callback(
-    callback: &Value,
-    settled: &Settled,
-    proofs: &dyn Proofs,
-) -> Result<(), (&'static str, String)> {
-    let bad = |detail: String| ("settlements.callback", detail);
-    let callback = VerificationCallback::deserialize(callback).map_err(|e| bad(e.to_string()))?;
-    let said = &settled.receipt.settlement;
-    let named = said.proof_hash == Some(callback.proof_hash)
-        && said.proof_signature == Some(callback.proof_signature)
-        && said.verification_id == Some(callback.verification_id);
-    if !named {
-        return Err(bad("the receipt names another".to_owned()));
-    }
-    proofs.callback(&callback).map_err(bad)
 }
 
 fn chained(before: Hash32, facts: &[NumberedFact], agent: &AgentId) -> Hash32 {

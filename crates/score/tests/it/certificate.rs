@@ -1,9 +1,9 @@
 //! Level three: facts, proofs and receipts behind a score.
 
 use serde_json::json;
-use skep_base::{AgentId, Hash32};
+use skep_base::{AgentId, Hash32, ed25519::SecretKey};
 use skep_score::verify::{self, Source};
-use skep_wire::score::{Certificate, KeyPurpose, VerifyAnswer, VerifyLevel};
+use skep_wire::score::{Certificate, KeyPurpose, Verdict, VerifyAnswer, VerifyLevel};
 
 use crate::world::{Checks, World, house};
 
@@ -58,7 +58,13 @@ fn what_is_altered_in_a_certificate_is_named() {
             c.settlements[0].receipt.settlement.requester = AgentId([0x77; 20]);
         }),
         ("settlements.missing", |c| c.settlements.clear()),
-        ("settlements.callback", |c| c.settlements[0].callback = Some(json!({}))),
+        ("settlements.verdict", |c| {
+            let key = SecretKey::from_seed([7; 32]).public();
+            let (verifier, kid) = (AgentId([7; 20]), "v".to_owned());
+            let completed_at = c.settlements[0].receipt.settlement.settled_at;
+            let verdict = Verdict { verifier, kid, key, passed: true, completed_at };
+            c.settlements[0].verdict = Some(verdict);
+        }),
         ("signature", |c| c.publication["score"]["value"] = json!(760)),
     ];
     for (name, alter) in cases {

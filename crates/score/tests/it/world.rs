@@ -15,7 +15,7 @@ use skep_score::{
     track::{Around, WINDOW},
     verify::Proofs,
 };
-use skep_settle::{proof, session_proof};
+use skep_settle::session_proof;
 use skep_wire::{
     conduit::{GatewayStamp, SessionBundle, SessionProof, SessionStatus},
     identity::Statement,
@@ -25,7 +25,6 @@ use skep_wire::{
     },
     settle::{
         Action, EscrowSettlement, EscrowStatus, RefundReason, SettlementReceipt, VCAP_VERSION,
-        VerificationCallback,
     },
 };
 
@@ -55,11 +54,6 @@ pub struct Checks;
 impl Proofs for Checks {
     fn session(&self, proof: &SessionProof) -> Result<SessionBundle, String> {
         session_proof::check(proof, None).map_err(|e| e.to_string())
-    }
-
-    fn callback(&self, callback: &VerificationCallback) -> Result<(), String> {
-        let bundle = callback.proof_bundle.as_ref().ok_or("no bundle")?;
-        proof::check_alone(callback, bundle).map(|_| ()).map_err(|e| e.to_string())
     }
 }
 
@@ -238,7 +232,7 @@ impl World {
             at: self.now,
         });
         let receipt = SettlementReceipt { settlement, key, signature };
-        self.settled.push(Settled { receipt, callback: None });
+        self.settled.push(Settled { receipt, verdict: None });
     }
 
     /// Where the window begins among the facts.

@@ -265,8 +265,8 @@ fn a_stranger_checks_a_score_without_asking_the_node() {
         "/facts/3/n",
         "/chain_before",
         "/settlements/0/receipt/settlement/released_minor",
-        "/settlements/0/callback/proof_bundle/outcome",
-        "/settlements/0/callback/extracted_content",
+        "/settlements/0/verdict/passed",
+        "/settlements/0/verdict/completed_at",
     ] {
         let mut changed = certificate.clone();
         change(changed.pointer_mut(place).unwrap());

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use skep_base::{AgentId, Hash32};
+use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, json};
 
 use super::{fact::NumberedFact, keys::KeySet};
 use crate::{
     conduit::SessionProof,
-    settle::{SettlementReceipt, VerificationCallback},
+    settle::{ProofBody, SettlementReceipt},
 };
 
 /// A settlement that was counted.
@@ -15,16 +15,44 @@ use crate::{
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Settled {
     pub receipt: SettlementReceipt,
-    /// The verifier's word that it rests on, as it came.
+    /// The verdict that it rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<VerificationCallback>))]
-    pub callback: Option<Value>,
+    pub verdict: Option<Verdict>,
+}
+
+/// What a verifier has signed, together with what the receipt says. What was asked for and what was
+/// found in it stays between the parties: its hash is in the receipt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Verdict {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub verifier: AgentId,
+    pub kid: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub key: PublicKey,
+    pub passed: bool,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub completed_at: Timestamp,
 }
 
 impl Settled {
-    /// The callback, if there is one that can be read.
-    pub fn callback(&self) -> Option<VerificationCallback> {
-        serde_json::from_value(self.callback.clone()?).ok()
+    /// Whether the verdict's signature, which the receipt names, is by the verdict's key.
+    pub fn is_signed(&self, verdict: &Verdict) -> bool {
+        let said = &self.receipt.settlement;
+        let (Some(verification_id), Some(proof_hash), Some(signature)) =
+            (said.verification_id, said.proof_hash, said.proof_signature)
+        else {
+            return false;
+        };
+        let body = ProofBody {
+            verification_id,
+            negotiation_id: said.negotiation_id,
+            escrow_ref: said.escrow_id,
+            passed: verdict.passed,
+            proof_hash,
+            completed_at: verdict.completed_at,
+        };
+        json::to_vec(&body).is_ok_and(|text| verdict.key.verify(&text, &signature).is_ok())
     }
 }
 
