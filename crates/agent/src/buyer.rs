@@ -39,7 +39,7 @@ use skep_sdk::Client;
 use skep_wire::{
     hire::{
         BudgetToken, Found, HireRequest, JobCallback, MAX_LATENCY_MS_MAX, PROTOCOL,
-        PROTOCOL_CLARIFY, SignedError, Usdc, WalletSigned,
+        PROTOCOL_CLARIFY, SearchAnswer, SignedError, Usdc, WalletSigned,
     },
     x402::Rail,
 };
@@ -51,6 +51,7 @@ use self::{
     desk::facilitator_request,
     drive::Driven,
     entry::{Authorized, Entry, Intent, Open},
+    search::{Judged, Memory},
     talk::Said,
 };
 pub use self::{
@@ -151,6 +152,8 @@ struct Inner {
     /// The budget's name and its limit.
     budget: Option<(Hash32, Amount)>,
     rails: Mutex<BTreeMap<String, Rail>>,
+    /// What searches have found, and when.
+    found: Mutex<BTreeMap<String, (Timestamp, SearchAnswer)>>,
     /// Jobs whose end a seller has told by callback.
     callbacks: Mutex<BTreeMap<(AgentId, String), JobCallback>>,
     rung: Notify,
@@ -181,6 +184,7 @@ impl Buyer {
             book: Mutex::new(book),
             budget,
             rails: Mutex::default(),
+            found: Mutex::default(),
             callbacks: Mutex::default(),
             rung: Notify::new(),
         };
@@ -210,7 +214,7 @@ impl Buyer {
     pub async fn plan(&self, order: &HireOrder) -> Result<Plan, HireError> {
         let (order, price) = self.readied(order)?;
         let mut plan = Plan { candidates: Vec::new(), refused: Vec::new() };
-        for (found, judged) in self.candidates(&order, price).await? {
+        for (found, judged) in self.candidates(&order, price, Memory::Leave).await?.0 {
             match judged {
                 Ok(price) => {
                     let payment_mode = found.listing.mode();
@@ -226,9 +230,27 @@ impl Buyer {
     /// Finds a seller, pays it, checks what it gave and counter-signs its receipt.
     pub async fn hire(&self, order: HireOrder) -> Result<Hired, HireError> {
         let (order, price) = self.readied(&order)?;
+        let (candidates, remembered) = self.candidates(&order, price, Memory::Ask).await?;
+        match self.hire_one_of(&order, candidates).await {
+            // Nobody has a signed payment, and whoever is there now may be another.
+            Err(HireError::AllRefused { tried })
+                if remembered && tried.iter().all(|one| !one.authorized) =>
+            {
+                let (candidates, _) = self.candidates(&order, price, Memory::Leave).await?;
+                self.hire_one_of(&order, candidates).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn hire_one_of(
+        &self,
+        order: &HireOrder,
+        candidates: Vec<Judged>,
+    ) -> Result<Hired, HireError> {
         let mut tried = Vec::new();
         let mut asked = 0;
-        for (found, judged) in self.candidates(&order, price).await? {
+        for (found, judged) in candidates {
             let price = match judged {
                 Ok(price) => price,
                 Err(refusal) => {
@@ -242,7 +264,7 @@ impl Buyer {
             asked += 1;
             let seller = found.agent_id;
             self.tell(|| format!("asking {seller} for {} at {price}", order.capability));
-            match self.try_one(&order, &found, price).await? {
+            match self.try_one(order, &found, price).await? {
                 Driven::Hired(hired) => return Ok(Hired { tried, ..*hired }),
                 Driven::Unpaid { refusal, authorized } => {
                     self.tell(|| format!("{seller}: {refusal}"));

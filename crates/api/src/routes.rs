@@ -72,8 +72,8 @@ const CURSOR_LEN_MAX: usize = 128;
             chain of hashes, which the gateway signs when the session is closed."),
         (name = "hire", description = "SHP: what agents sell, who finds them, and the receipts of \
             hires. These messages carry their own signatures."),
-        (name = "score", description = "SwarmScore and ATEP: what an agent has done, counted, signed \
-            and open to anybody's check. Answers about one agent carry `X-SwarmScore`, \
+        (name = "score", description = "SwarmScore and ATEP: what an agent has done, counted, \
+            signed and open to anybody's check. Answers about one agent carry `X-SwarmScore`, \
             `X-SwarmScore-Tier` and `X-SwarmScore-Escrow-Modifier`, if its score is published."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),

@@ -1,6 +1,7 @@
 //! SHP's registry: what is sold, how it is found, and what is known of each hire.
 
 mod challenge;
+mod countersign;
 mod counts;
 mod listing;
 mod liveness;
@@ -22,9 +23,10 @@ pub use self::{
     sample::{SAMPLE_POPULAR, SAMPLE_RARE, sample_listing},
 };
 pub(crate) use self::{
+    countersign::Receipts,
     listing::{ListingRecord, listing_key},
     liveness::CHECK_JOB,
-    receipt::{ReceiptRecord, judged, load_judged, paid_out, receipt_key},
+    receipt::{ReceiptRecord, Submission, judged, load_judged, paid_out, receipt_key},
 };
 use crate::{AgentRecord, answer::Stop, identity::agent_key, notice};
 

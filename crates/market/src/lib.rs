@@ -16,6 +16,7 @@ mod link;
 mod notice;
 mod pay;
 mod read;
+mod recent;
 mod register;
 mod score;
 mod session;
@@ -89,6 +90,8 @@ pub struct Market {
     marketplace: Arc<str>,
     directory: Arc<deal::Directory>,
     pots: Arc<deal::Pots>,
+    claims: Arc<pay::Claims>,
+    receipts: Arc<hire::Receipts>,
     challenge: Challenge,
     /// The benchmarks' minimums.
     parameters: Arc<RwLock<Parameters>>,
@@ -117,6 +120,8 @@ impl Market {
             marketplace: "skep".into(),
             directory: Arc::default(),
             pots: Arc::default(),
+            claims: Arc::default(),
+            receipts: Arc::default(),
             challenge: Challenge::default(),
             parameters: Arc::default(),
             counts: true,

@@ -6,6 +6,7 @@
 mod budget;
 mod check;
 mod claim;
+mod claims;
 mod discover;
 mod escrow;
 mod facts;
@@ -23,6 +24,7 @@ use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_
 
 pub(crate) use self::{
     budget::BUDGET_JOB,
+    claims::Claims,
     escrow::ESCROW_JOB,
     judge::JUDGE_JOB,
     record::{PaymentRecord, payment_key},

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use skep_base::{AgentId, Did, Timestamp};
 use skep_score::{
     Totals, Track,
-    atep::Breadth,
+    atep::{Breadth, badges::BadgeChange},
     parameters::Parameters,
     track::{Around, Evaluated},
 };
@@ -228,6 +228,7 @@ impl Market {
         if evaluated.event.is_some() || evaluated.promoted_from.is_some() {
             report::enlist(turn, &who.agent, track);
         }
+        tell_badges(turn, &who.agent, &evaluated.badges)?;
         if track.has_heartbeat() && track.heartbeat.is_none() {
             heartbeat::schedule(turn, &who.agent, track)?;
         }
@@ -281,6 +282,27 @@ pub(crate) fn tell_benchmark(
     let told = BenchmarkChanged { agent_id: *agent, event };
     turn.event(&RouteKey::of(agent), "benchmark.changed", &told, &[*agent])?;
     Ok(())
+}
+
+/// Writes down which badges came or went.
+pub(crate) fn tell_badges(
+    turn: &mut Turn,
+    agent: &AgentId,
+    changes: &[BadgeChange],
+) -> Result<(), Stop> {
+    for change in changes {
+        let told = BadgeChanged { agent_id: *agent, change: *change };
+        turn.event(&RouteKey::of(agent), "badge.changed", &told, &[])?;
+    }
+    Ok(())
+}
+
+/// What the log says of a badge.
+#[derive(Debug, Serialize, Deserialize)]
+struct BadgeChanged {
+    agent_id: AgentId,
+    #[serde(flatten)]
+    change: BadgeChange,
 }
 
 /// What the log says of a benchmark.

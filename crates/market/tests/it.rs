@@ -33,6 +33,8 @@ mod pay_budgets;
 mod pay_escrow;
 #[path = "it/pay_judge.rs"]
 mod pay_judge;
+#[path = "it/pay_lost.rs"]
+mod pay_lost;
 #[path = "it/pay_property.rs"]
 mod pay_property;
 #[path = "it/pay_world.rs"]

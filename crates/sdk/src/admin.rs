@@ -16,6 +16,8 @@ pub struct AdminClient {
 
 impl AdminClient {
     pub fn new(socket: &Path) -> Result<AdminClient, Error> {
+        // Another part of the process may have chosen a provider already; either is fine.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let built = reqwest::Client::builder().unix_socket(socket.to_owned()).build();
         Ok(AdminClient { http: built.map_err(Error::Setup)?, socket: socket.to_owned() })
     }

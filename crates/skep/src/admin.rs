@@ -127,8 +127,13 @@ fn read_json(path: &Path) -> Result<serde_json::Value> {
 }
 
 /// What helps if nobody answers.
-fn hint() -> &'static str {
-    "the node must run (`skep up`) and its folder must be given (--data-dir)"
+fn told(error: skep_sdk::Error) -> anyhow::Error {
+    match error {
+        skep_sdk::Error::Connection { url, .. } => anyhow::anyhow!(
+            "no node listens at {url}: start it with `skep up`, or name its folder (--data-dir)"
+        ),
+        error => error.into(),
+    }
 }
 
 impl AdminArgs {
@@ -182,7 +187,7 @@ impl AdminCommand {
 }
 
 async fn act(socket: &Path, request: AdminRequest, json: bool, out: &mut dyn Write) -> Result<()> {
-    let answer = AdminClient::new(socket)?.act(&request).await.with_context(hint)?;
+    let answer = AdminClient::new(socket)?.act(&request).await.map_err(told)?;
     match json {
         true => writeln!(out, "{}", serde_json::to_string(&answer)?)?,
         false => {
@@ -194,7 +199,7 @@ async fn act(socket: &Path, request: AdminRequest, json: bool, out: &mut dyn Wri
 }
 
 async fn report(socket: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
-    let report = AdminClient::new(socket)?.report().await.with_context(hint)?;
+    let report = AdminClient::new(socket)?.report().await.map_err(told)?;
     if json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());

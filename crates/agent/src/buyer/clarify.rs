@@ -15,6 +15,7 @@ use super::{
     Attempt, Buyer, HireError, HireOrder, Refusal, attempt,
     entry::{Entry, Quoted},
     nonce,
+    search::Memory,
     talk::{at, json_post, short},
 };
 
@@ -61,7 +62,7 @@ impl Buyer {
         let mut too_soon = None;
         // A quote may cost more or less than the listing says.
         let listed = Some(Amount::ZERO);
-        for (found, judged) in self.candidates(&wanted, listed).await? {
+        for (found, judged) in self.candidates(&wanted, listed, Memory::Leave).await?.0 {
             if let Err(refusal) = judged {
                 tried.push(attempt(&found, &refusal, false));
                 continue;

@@ -276,6 +276,7 @@ pub fn facilitator_request(open: &Open) -> Option<FacilitatorRequest> {
         skep: Some(SkepTerms {
             hire: open.intent.hire.envelope().ok(),
             escrow: authorized.escrow.clone(),
+            receipt: None,
         }),
     })
 }

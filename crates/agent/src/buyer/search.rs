@@ -1,31 +1,47 @@
 //! Who could do it, and who of them is what it says.
 
-use skep_base::Amount;
-use skep_hire::capability;
-use skep_wire::hire::{Found, PaymentMode, Search, Usdc};
+use std::time::Duration;
 
-use super::{Buyer, HireError, HireOrder, PaymentChoice, Refusal, desk::DeskError};
+use skep_base::{Amount, Timestamp};
+use skep_hire::capability;
+use skep_wire::hire::{Found, PaymentMode, Search, SearchAnswer, Usdc};
+
+use super::{Buyer, HireError, HireOrder, PaymentChoice, Refusal, desk::DeskError, lock};
 
 /// Sellers on one page, and pages that are looked at for one order.
 const FOUND_MAX: u32 = 20;
 const PAGES_MAX: u32 = 5;
+
+/// How long the answer to the same question is good: who hires again and again need not ask again
+/// and again.
+const REMEMBERED: Duration = Duration::from_secs(5);
+/// Answers that are remembered.
+const REMEMBERED_MAX: usize = 64;
+
+/// Whether an answer of a moment ago will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Ask,
+    Leave,
+}
 
 /// Somebody who was found, and what it would cost or why not.
 pub(super) type Judged = (Found, Result<Amount, Refusal>);
 
 impl Buyer {
     /// Those that the node knows, best first. More pages are read while too few of those that were
-    /// found can be hired: anybody can fill a page.
+    /// found can be hired: anybody can fill a page. Says also whether some of it was remembered.
     pub(super) async fn candidates(
         &self,
         order: &HireOrder,
         quoted: Option<Amount>,
-    ) -> Result<Vec<Judged>, HireError> {
+        memory: Memory,
+    ) -> Result<(Vec<Judged>, bool), HireError> {
         let node = &self.inner.config.node;
         if let Some(id) = order.listing {
             let found = node.listing(id).await.map_err(DeskError::from)?;
             let judged = self.judge_listing(&found, order, quoted).await?;
-            return Ok(vec![(found, judged)]);
+            return Ok((vec![(found, judged)], false));
         }
         let free_only = order.max_price == Amount::ZERO;
         let mut search = Search {
@@ -43,9 +59,10 @@ impl Buyer {
             ..Search::default()
         };
         self.tell(|| format!("looking for {}", order.capability));
-        let (mut judged, mut usable) = (Vec::<Judged>::new(), 0);
+        let (mut judged, mut usable, mut remembered) = (Vec::<Judged>::new(), 0, false);
         for _ in 0..PAGES_MAX {
-            let answer = node.search(&search).await.map_err(DeskError::from)?;
+            let (answer, known) = self.found(&search, memory).await?;
+            remembered |= known;
             if judged.is_empty() && answer.agents.is_empty() {
                 return Err(HireError::NobodyFound {
                     capability: order.capability.clone(),
@@ -65,7 +82,31 @@ impl Buyer {
         if let PaymentChoice::Prefer(preferred) = &order.payment {
             judged.sort_by_key(|(found, _)| found.listing.mode() != *preferred);
         }
-        Ok(judged)
+        Ok((judged, remembered))
+    }
+
+    /// What the node finds, or has found a moment ago, and which of the two.
+    async fn found(
+        &self,
+        search: &Search,
+        memory: Memory,
+    ) -> Result<(SearchAnswer, bool), HireError> {
+        let question = serde_json::to_string(search).unwrap_or_default();
+        let now = self.now();
+        let is_fresh = |at: &Timestamp| *at <= now && now.since(*at) < REMEMBERED;
+        if memory == Memory::Ask
+            && let Some((at, answer)) = lock(&self.inner.found).get(&question)
+            && is_fresh(at)
+        {
+            return Ok((answer.clone(), true));
+        }
+        let answer = self.inner.config.node.search(search).await.map_err(DeskError::from)?;
+        let mut found = lock(&self.inner.found);
+        if found.len() >= REMEMBERED_MAX {
+            found.clear();
+        }
+        found.insert(question, (now, answer.clone()));
+        Ok((answer, false))
     }
 
     /// What a listing would cost, if it is what was asked for. The node's word is not enough: the

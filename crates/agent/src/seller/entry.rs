@@ -231,6 +231,7 @@ impl Known {
             }
             Entry::Settled { settled, .. } => {
                 self.withheld = None;
+                self.receipted |= settled.receipt_entered;
                 self.settled = Some(settled);
             }
             Entry::Withheld { failure, .. } => self.withheld = Some(failure),

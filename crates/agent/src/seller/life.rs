@@ -11,9 +11,9 @@ use skep_sdk::{Client, Error};
 use skep_wire::{
     hire::{
         EscrowOrder, EscrowVerb, HirePayload, HireReceipt, HireResponse, JobCallback, JobError,
-        JobStatus, NO_TX, Receipt, Usdc, WalletSigned,
+        JobStatus, NO_TX, Receipt, Usdc, WalletSigned, direct_payment_nonce,
     },
-    x402::{FacilitatorRequest, SettleResponse, ledger_network, reason},
+    x402::{FacilitatorRequest, Rail, SettleResponse, ledger_network, reason},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -222,14 +222,53 @@ impl Shop {
         let Way::Direct(request) = &hire.way else {
             return failed(hire, self.now(), 500, "no_payment", "the hire has no payment");
         };
-        let (client, _) = self.till.rail(&hire.mode);
-        match self.settle_surely(&client, request, &mut None).await {
-            Ok(settled) => Entry::Settled { id: hire.id.clone(), at: self.now(), settled },
+        let (client, rail) = self.till.rail(&hire.mode);
+        let expected = rail.and_then(|rail| self.expected(hire, request, &rail));
+        let request = self.with_receipt(known, request, expected.as_ref());
+        match self.settle_surely(&client, &request, &mut None).await {
+            Ok(mut settled) => {
+                // What was entered names the payment that was expected.
+                let same = |e: &SettleResponse| {
+                    (&e.transaction, &e.network) == (&settled.transaction, &settled.network)
+                };
+                settled.receipt_entered &= expected.as_ref().is_some_and(same);
+                Entry::Settled { id: hire.id.clone(), at: self.now(), settled }
+            }
             Err(Unpaid { reason: code, detail }) => {
                 let failure = Failure { status: 402, code, detail };
                 Entry::Withheld { id: hire.id.clone(), at: self.now(), failure }
             }
         }
+    }
+
+    /// How the node will name the payment of a signed hire whose receipt can go along with it.
+    /// What is left for those who check later goes after the receipt.
+    fn expected(
+        &self,
+        hire: &Hire,
+        request: &FacilitatorRequest,
+        rail: &Rail,
+    ) -> Option<SettleResponse> {
+        let (hash, _) = hire.signed.as_ref()?;
+        let audited = self.ware(hire).is_some_and(|ware| ware.offer.audit_participating);
+        let network = request.payment_requirements.get("network")?.as_str()?.to_owned();
+        let transaction = rail.tx_hash(&hire.buyer, &direct_payment_nonce(hash));
+        (!audited).then(|| SettleResponse { transaction, network, ..SettleResponse::default() })
+    }
+
+    /// The payment, with its receipt where one can be signed already.
+    fn with_receipt(
+        &self,
+        known: &Known,
+        request: &FacilitatorRequest,
+        expected: Option<&SettleResponse>,
+    ) -> FacilitatorRequest {
+        let mut request = request.clone();
+        let receipt = expected.and_then(|expected| self.receipt_of(known, Some(expected)));
+        if let Some(terms) = &mut request.skep {
+            terms.receipt = receipt.map(Box::new);
+        }
+        request
     }
 
     /// Sends one and the same payment until it is certain whether it was taken. The node takes it
@@ -321,8 +360,11 @@ impl Shop {
 
     /// The signed receipt. It follows from the journal alone, so that it is the same on every try.
     pub(crate) fn receipt(&self, known: &Known) -> Option<Receipt> {
+        self.receipt_of(known, known.payment())
+    }
+
+    fn receipt_of(&self, known: &Known, paid: Option<&SettleResponse>) -> Option<Receipt> {
         let (hire, made) = (&known.hire, known.made.as_ref()?);
-        let paid = known.payment();
         let network = paid.map(|paid| paid.network.clone()).filter(|name| !name.is_empty());
         let escrow_id = known.held.as_ref().and_then(|held| held.escrow_id.as_ref());
         let mut receipt = Receipt {

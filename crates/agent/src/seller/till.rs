@@ -262,7 +262,8 @@ pub(crate) fn facilitator_request(
 ) -> FacilitatorRequest {
     let v1 = way.v1.clone().unwrap_or_else(|| way.rail.requirements_v1(&way.v2, resource));
     let hire = asked.signed.as_ref().map(|(_, envelope)| envelope.clone());
-    let skep = hire.map(|hire| SkepTerms { hire: Some(hire), escrow: way.terms.clone() });
+    let skep =
+        hire.map(|hire| SkepTerms { hire: Some(hire), escrow: way.terms.clone(), receipt: None });
     FacilitatorRequest {
         x402_version: payment.version,
         payment_payload: payload(payment, resource),

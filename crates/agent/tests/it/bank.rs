@@ -47,6 +47,8 @@ pub struct Books {
     pub settle_faults: VecDeque<Fault>,
     pub receipt_faults: VecDeque<Fault>,
     pub settles: usize,
+    /// Takes receipts that come along with their payments; not every node does.
+    pub enters_receipts: bool,
 }
 
 #[derive(Clone)]
@@ -125,9 +127,9 @@ fn read(request: &FacilitatorRequest) -> Result<(AgentId, AgentId, i64, String),
         }
     }
     let nonce = paid.nonce().ok_or(reason::INVALID_PAYLOAD)?;
-    let tx = keccak256(&[paid.from.as_bytes().as_slice(), nonce.as_bytes()].concat());
+    let tx = rail().tx_hash(&paid.from, &nonce);
     let amount = paid.amount().ok_or(reason::VALUE)?;
-    Ok((paid.from, paid.to, amount.minor(), tx.to_prefixed()))
+    Ok((paid.from, paid.to, amount.minor(), tx))
 }
 
 async fn verify(
@@ -196,8 +198,17 @@ async fn settle(State(bank): State<Bank>, Json(request): Json<FacilitatorRequest
                 books.payments.insert(tx.clone(), paid);
             }
         }
+        let along = request.skep.as_ref().and_then(|skep| skep.receipt.as_deref());
+        let along = along.filter(|receipt| {
+            let holds = receipt.tx_hash == tx && receipt.check_signature().is_ok();
+            books.enters_receipts && holds
+        });
+        if let Some(receipt) = along {
+            books.receipts.insert(receipt.hire_id.clone(), receipt.clone());
+        }
         Ok(SettleResponse {
             success: true,
+            receipt_entered: along.is_some(),
             transaction: tx.clone(),
             network: "eip155:1397441872".to_owned(),
             payer: Some(from),

@@ -92,10 +92,7 @@ async fn restarted(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_direct_hire_survives_a_crash_between_any_two_lines() {
-    let world = World::new().await;
-    let buyer = world.buyer(1);
-    let recorded = record(&world, &buyer, false, false).await;
-    assert_eq!(kinds(&recorded), ["started", "produced", "settled", "receipted"]);
+    let kinds = ["started", "produced", "settled", "receipted"];
     let cases = [
         (0, Seen::Nothing, 1),
         (1, Seen::Nothing, 1),
@@ -105,7 +102,33 @@ async fn a_direct_hire_survives_a_crash_between_any_two_lines() {
         (3, Seen::PaymentAndReceipt, 0),
         (4, Seen::PaymentAndReceipt, 0),
     ];
-    for (lines, seen, runs) in cases {
+    direct_hires_survive(false, &kinds, &cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hire_whose_receipt_goes_along_survives_a_crash_as_well() {
+    let cases = [
+        (0, Seen::Nothing, 1),
+        (1, Seen::Nothing, 1),
+        (2, Seen::Nothing, 0),
+        (2, Seen::Payment, 0),
+        (2, Seen::PaymentAndReceipt, 0),
+        (3, Seen::PaymentAndReceipt, 0),
+    ];
+    direct_hires_survive(true, &["started", "produced", "settled"], &cases).await;
+}
+
+async fn direct_hires_survive(
+    enters_receipts: bool,
+    expected: &[&str],
+    cases: &[(usize, Seen, usize)],
+) {
+    let world = World::new().await;
+    world.bank.with(|books| books.enters_receipts = enters_receipts);
+    let buyer = world.buyer(1);
+    let recorded = record(&world, &buyer, false, false).await;
+    assert_eq!(kinds(&recorded), expected);
+    for (lines, seen, runs) in cases.iter().copied() {
         let (status, answer) = restarted(&world, &recorded, lines, seen, (false, false)).await;
         assert_eq!(status, 200, "after {lines} lines: {answer}");
         assert_eq!(answer["result"], recorded.answer["result"]);

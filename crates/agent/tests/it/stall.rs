@@ -216,7 +216,11 @@ impl Stall {
             x402_version: payment.version,
             payment_payload: payment.raw.clone(),
             payment_requirements: payment.requirements(&v2, &v1),
-            skep: Some(SkepTerms { hire: hire.envelope().ok(), escrow: self.terms(hire) }),
+            skep: Some(SkepTerms {
+                hire: hire.envelope().ok(),
+                escrow: self.terms(hire),
+                receipt: None,
+            }),
         };
         self.node.x402_settle(&request).await.unwrap()
     }

@@ -60,7 +60,7 @@ pub(super) enum PassportFormat {
 #[into_params(parameter_in = Query)]
 pub(super) struct FormatQuery {
     /// `atep` or `vc`.
-    #[param(default = "atep")]
+    #[param(inline, default = "atep")]
     format: Option<PassportFormat>,
 }
 

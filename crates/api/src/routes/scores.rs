@@ -1,4 +1,4 @@
-//! Scores: what is published, checked, taken elsewhere and brought from there (SwarmScore 7, 8, 10).
+//! Scores: published, checked, taken elsewhere and brought from there (SwarmScore 7, 8, 10).
 
 use axum::{Json, extract::State, response::Response};
 use http::StatusCode;

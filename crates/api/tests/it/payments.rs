@@ -101,7 +101,8 @@ fn into_escrow(rail: &Rail, from: &Agent, to: &Agent) -> FacilitatorRequest {
     };
     let nonce = terms.payment_nonce().unwrap();
     let request = signed_payment(rail, from, rail.escrow_address, &nonce);
-    let skep = SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: Some(terms) };
+    let skep =
+        SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: Some(terms), receipt: None };
     FacilitatorRequest { skep: Some(skep), ..request }
 }
 

@@ -49,6 +49,7 @@ impl Node {
         let market = Market::new(store, SecretKey::from_seed([99; 32]), config.dev)
             .with_webhook_key(SecretKey::from_seed([98; 32]))
             .with_listing_challenge(Challenge::Off);
+        market.announce_score_keys().await.unwrap();
         let server = Server::bind(config, market.clone()).await.unwrap();
         let (url, address) = (server.url(), server.local_addr());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -1,22 +1,23 @@
 //! Receipts: the seller's word, checked against the payment, and the buyer's.
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Timestamp, id::ListingId};
+use skep_base::{AgentId, Hash32, Timestamp, id::ListingId};
 use skep_hire::receipt::{
-    Paid, ReceiptRefusal, check_counter, check_fresh, check_hire_id, check_listing, check_own_id,
-    check_payment, check_words, is_disputed, is_free, standing,
+    Paid, ReceiptRefusal, check_fresh, check_hire_id, check_listing, check_own_id, check_payment,
+    check_words, is_free, standing,
 };
 use skep_store::{Load, Lock, RecordKey, Turn};
 use skep_wire::{
     Page,
     hire::{
-        CounterSignature, CounterSigned, Findings, Judgement, PaymentMode, Receipt,
-        ReceiptAccepted, StoredReceipt, Verification, WalletSigned, listing_id,
+        CounterSignature, Findings, Judgement, PaymentMode, Receipt, ReceiptAccepted,
+        StoredReceipt, Verification, WalletSigned, listing_id,
     },
 };
 
 use super::{
-    HireRefusal, ListingRecord, announce,
+    ListingRecord, announce,
+    countersign::About,
     counts::Counts,
     listing_key, load_told,
     token::{Side, enter_token, load_token},
@@ -60,7 +61,7 @@ pub(crate) struct ReceiptRecord {
 impl ReceiptRecord {
     /// What costs nothing, or goes from one hand into the other, says nothing. What is in escrow
     /// has cost something once it is paid out.
-    fn counts(&self) -> bool {
+    pub(super) fn counts(&self) -> bool {
         let paid = self.receipt.escrow_id.is_none() || self.released;
         paid && !self.linked && !is_free(&self.receipt)
     }
@@ -76,7 +77,7 @@ impl ReceiptRecord {
         is_free(&self.receipt) && !is_free(to) && same_hire && kept_fits
     }
 
-    fn judgement(&self) -> Judgement {
+    pub(super) fn judgement(&self) -> Judgement {
         standing(self.counter.as_ref(), self.platform.as_ref())
     }
 }
@@ -86,13 +87,13 @@ pub(crate) fn receipt_key(receipt_id: &str) -> RecordKey {
 }
 
 /// The list of an agent's receipts, on either side.
-fn receipts_of(agent: &AgentId) -> String {
+pub(super) fn receipts_of(agent: &AgentId) -> String {
     format!("receipts:{agent}")
 }
 
 /// What the log says of a receipt.
 #[derive(Debug, Serialize)]
-struct ReceiptEvent<'a> {
+pub(super) struct ReceiptEvent<'a> {
     receipt_id: &'a str,
     listing_id: ListingId,
     agent_id: AgentId,
@@ -106,7 +107,7 @@ struct ReceiptEvent<'a> {
 }
 
 impl ReceiptRecord {
-    fn event(&self) -> ReceiptEvent<'_> {
+    pub(super) fn event(&self) -> ReceiptEvent<'_> {
         ReceiptEvent {
             receipt_id: &self.receipt.hire_id,
             listing_id: self.listing,
@@ -130,39 +131,53 @@ impl Market {
         receipt: Receipt,
         asker: Option<AgentId>,
     ) -> Result<ReceiptAccepted, Failure> {
+        let submission = self.submission(receipt)?;
+        let (seller, receipt_id) = (submission.receipt.agent_id, submission.receipt_id());
+        let (load, token) = (submission.load.clone(), submission.token.clone());
+        let speaks = self.speaks_for_payment(&submission.receipt).await?;
+        let (market, about) = (self.clone(), submission.about());
+        self.run(load, vec![], move |turn| market.enter(turn, &submission, speaks, None)).await?;
+        self.receipts.remember(receipt_id.clone(), about);
+        let rating_token = given(token, asker == Some(seller));
+        Ok(ReceiptAccepted { ok: true, receipt_id, rating_token })
+    }
+
+    /// Looks at all of a receipt that needs no database.
+    pub(crate) fn submission(&self, receipt: Receipt) -> Result<Submission, Failure> {
         receipt.check_signature()?;
         check_words(&receipt)?;
         let mode = receipt.payment_mode.clone().unwrap_or_default();
         let derived = listing_id(&receipt.agent_id, &receipt.capability, &mode);
         let listing = receipt.listing_id.unwrap_or(derived);
-        let seller = receipt.agent_id;
-        let receipt_id = receipt.hire_id.clone();
         let mut load = self.load_receipt(&receipt, &listing);
-        let (market, outside) = (self.clone(), self.outside());
-        let token = self.rating_token(&receipt_id, Side::Seller);
+        let token = self.rating_token(&receipt.hire_id, Side::Seller);
         load_token(&mut load, &token);
-        let speaks = self.speaks_for_payment(&receipt).await?;
-        let fresh_token = token.clone();
-        let entered = self.run(load, vec![], move |turn| {
-            let known: Option<ReceiptRecord> = turn.record(&receipt_key(&receipt.hire_id))?;
-            match known {
-                Some(known) if known.receipt == receipt => return Ok(()),
-                Some(known) if !known.gives_way(&receipt) => {
-                    let receipt_id = receipt.hire_id.clone();
-                    return Err(ReceiptRefusal::DuplicateHireId { receipt_id }.into());
-                }
-                earlier => market.enter_receipt(
-                    turn,
-                    &receipt,
-                    Place { listing, speaks, earlier },
-                    &outside,
-                )?,
+        Ok(Submission { receipt, listing, token, load })
+    }
+
+    /// Enters a receipt unless it is there already. `taken`: its payment, if this very turn takes
+    /// it.
+    pub(crate) fn enter(
+        &self,
+        turn: &mut Turn,
+        submission: &Submission,
+        speaks: bool,
+        taken: Option<&PaymentRecord>,
+    ) -> Result<(), Stop> {
+        let Submission { receipt, listing, token, .. } = submission;
+        let known: Option<ReceiptRecord> = turn.record(&receipt_key(&receipt.hire_id))?;
+        match known {
+            Some(known) if known.receipt == *receipt => return Ok(()),
+            Some(known) if !known.gives_way(receipt) => {
+                let receipt_id = receipt.hire_id.clone();
+                return Err(ReceiptRefusal::DuplicateHireId { receipt_id }.into());
             }
-            Ok(enter_token(turn, &fresh_token, &receipt.hire_id, Side::Seller)?)
-        });
-        entered.await?;
-        let rating_token = given(token, asker == Some(seller));
-        Ok(ReceiptAccepted { ok: true, receipt_id, rating_token })
+            earlier => {
+                let place = Place { listing: *listing, speaks, earlier, taken };
+                self.enter_receipt(turn, receipt, place, &self.outside())?;
+            }
+        }
+        Ok(enter_token(turn, token, &receipt.hire_id, Side::Seller)?)
     }
 
     fn load_receipt(&self, receipt: &Receipt, listing: &ListingId) -> Load {
@@ -208,10 +223,10 @@ impl Market {
         &self,
         turn: &mut Turn,
         receipt: &Receipt,
-        place: Place,
+        place: Place<'_>,
         outside: &impl Fn(Timestamp) -> Timestamp,
     ) -> Result<(), Stop> {
-        let Place { listing, speaks, earlier } = place;
+        let Place { listing, speaks, earlier, taken } = place;
         let sells = sold_by(turn, receipt, &listing)?;
         let payee = match &sells {
             Some(sells) => sells.listing.payee(),
@@ -219,7 +234,7 @@ impl Market {
         };
         let payment = match is_free(receipt) {
             true => take_free_call(turn, receipt, sells.as_ref(), &listing).map(|()| None)?,
-            false => Some(take_payment(turn, receipt, payee, speaks)?),
+            false => Some(take_payment(turn, receipt, payee, speaks, taken)?),
         };
         let paid_at = payment.as_ref().map(|payment| outside(payment.at));
         check_fresh(receipt, outside(turn.now()), paid_at)?;
@@ -252,56 +267,6 @@ impl Market {
             turn.enlist(&receipts_of(side), &receipt.hire_id);
         }
         announce(turn, &key.route, "receipt.accepted", &record.event(), sides)
-    }
-
-    /// Takes the buyer's side. `asker` as above.
-    pub async fn countersign(
-        &self,
-        word: CounterSignature,
-        asker: Option<AgentId>,
-    ) -> Result<CounterSigned, Failure> {
-        word.check_signature()?;
-        check_counter(&word)?;
-        let known = self.receipt_record(&word.hire_id).await?;
-        let (key, listing) = (receipt_key(&word.hire_id), known.listing);
-        let sides = [known.receipt.agent_id, known.receipt.buyer];
-        let records =
-            vec![(key.clone(), Lock::Exclusive), (listing_key(&listing), Lock::Exclusive)];
-        let mut load = Load { records, ..Load::default() };
-        load_told(&mut load, &sides);
-        let (receipt_id, buyer) = (word.hire_id.clone(), word.buyer);
-        let token = self.rating_token(&receipt_id, Side::Buyer);
-        load_token(&mut load, &token);
-        let fresh_token = token.clone();
-        let signed = self.run(load, vec![], move |turn| {
-            let known: Option<ReceiptRecord> = turn.record(&key)?;
-            let receipt_id = || word.hire_id.clone();
-            let mut record =
-                known.ok_or_else(|| ReceiptRefusal::UnknownReceipt { receipt_id: receipt_id() })?;
-            check_buyers_word(&record, &word)?;
-            match &record.counter {
-                Some(earlier) if *earlier == word => return Ok((false, record.dispute)),
-                Some(_) => return Err(ReceiptRefusal::AlreadyCounterSigned.into()),
-                None => {}
-            }
-            let before = record.judgement();
-            record.dispute = is_disputed(&word);
-            record.counter = Some(word.clone());
-            turn.put(&key, &record)?;
-            if record.counts() {
-                count(turn, &record, |counts| {
-                    counts.add_word(&word);
-                    counts.rejudge(before, record.judgement());
-                })?;
-            }
-            turn.enlist(&receipts_of(&word.buyer), &word.hire_id);
-            enter_token(turn, &fresh_token, &word.hire_id, Side::Buyer)?;
-            announce(turn, &key.route, "receipt.countersigned", &record.event(), &sides)?;
-            Ok((true, record.dispute))
-        });
-        let (is_new, dispute) = signed.await?.value;
-        let rating_token = given(token, is_new || asker == Some(buyer));
-        Ok(CounterSigned { ok: true, receipt_id, dispute, rating_token })
     }
 
     pub(crate) async fn receipt_record(&self, id: &str) -> Result<ReceiptRecord, Failure> {
@@ -364,21 +329,49 @@ impl Market {
 }
 
 /// A token leaves once; after that only for whom it is.
-fn given(token: String, theirs: bool) -> String {
+pub(super) fn given(token: String, theirs: bool) -> String {
     if theirs { token } else { String::new() }
 }
 
 /// What a new receipt is entered with.
-struct Place {
+struct Place<'a> {
     listing: ListingId,
     /// The seller may speak for a payment that names nobody.
     speaks: bool,
     /// What it takes the place of.
     earlier: Option<ReceiptRecord>,
+    /// The payment that the same turn takes.
+    taken: Option<&'a PaymentRecord>,
+}
+
+/// A receipt whose words and signature are good, with what entering it loads.
+#[derive(Clone, Debug)]
+pub(crate) struct Submission {
+    receipt: Receipt,
+    listing: ListingId,
+    token: String,
+    pub(crate) load: Load,
+}
+
+impl Submission {
+    pub(crate) fn about(&self) -> About {
+        About { listing: self.listing, sides: [self.receipt.agent_id, self.receipt.buyer] }
+    }
+
+    pub(crate) fn receipt_id(&self) -> String {
+        self.receipt.hire_id.clone()
+    }
+
+    /// Whether it is for the hire that a payment names.
+    pub(crate) fn is_for(&self, hire: &Hash32, tx_hash: &str) -> bool {
+        self.receipt.hire_hash.as_ref() == Some(hire)
+            && self.receipt.tx_hash == tx_hash
+            && self.receipt.escrow_id.is_none()
+    }
 }
 
 /// Changes what is counted of the listing, where there is one here.
-fn count(
+pub(super) fn count(
     turn: &mut Turn,
     record: &ReceiptRecord,
     change: impl FnOnce(&mut Counts),
@@ -500,9 +493,13 @@ fn take_payment(
     receipt: &Receipt,
     payee: AgentId,
     speaks: bool,
+    taken: Option<&PaymentRecord>,
 ) -> Result<PaymentRecord, Stop> {
     let tx_hash = receipt.tx_hash.clone();
-    let payment: Option<PaymentRecord> = turn.record(&payment_key(&tx_hash))?;
+    let payment = match taken {
+        Some(taken) => Some(taken.clone()),
+        None => turn.record(&payment_key(&tx_hash))?,
+    };
     let payment = payment.ok_or(ReceiptRefusal::UnknownPayment { tx_hash: tx_hash.clone() })?;
     let paid = Paid {
         payer: payment.payer,
@@ -530,15 +527,4 @@ fn are_linked(turn: &Turn, one: &AgentId, other: &AgentId) -> Result<bool, Stop>
     let other: Option<AgentRecord> = turn.record(&agent_key(other))?;
     let operators = one.zip(other).map(|(one, other)| (one.agent.operator, other.agent.operator));
     Ok(operators.is_some_and(|(one, other)| one == other))
-}
-
-fn check_buyers_word(record: &ReceiptRecord, word: &CounterSignature) -> Result<(), HireRefusal> {
-    let buyer = record.receipt.buyer;
-    if word.buyer != buyer {
-        return Err(ReceiptRefusal::NotTheBuyer { buyer }.into());
-    }
-    match record.receipt.hash() {
-        Ok(hash) if hash == word.receipt_hash => Ok(()),
-        _ => Err(ReceiptRefusal::WrongReceiptHash.into()),
-    }
 }

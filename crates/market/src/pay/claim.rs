@@ -1,8 +1,10 @@
 //! What can be said of a payment without looking anything up: its words and its signatures.
 
+use std::sync::atomic::AtomicBool;
+
 use skep_base::{
     AgentId, Amount, Asset, Hash32, Timestamp,
-    hash::{keccak256, sha256},
+    hash::sha256,
     id::{DealId, TransferId},
 };
 use skep_store::AccountId;
@@ -26,7 +28,7 @@ const VERSION_LEN_MAX: usize = 16;
 const DELIVER_MS_MIN: u64 = 100;
 
 /// A payment whose words fit together and whose signatures hold.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Claim {
     pub payer: AgentId,
     /// Where the authorization sends the money.
@@ -43,6 +45,8 @@ pub(super) struct Claim {
     pub hire: Option<(Hash32, HireFacts)>,
     pub escrow: Option<EscrowTerms>,
     pub budget: Option<Named>,
+    /// A look has found that it can be taken, and nobody has tried to take it since.
+    pub payable: AtomicBool,
 }
 
 /// One way to pay, of either version.
@@ -107,7 +111,7 @@ impl Claim {
         authorization
             .check(&rail.domain(chain), &payment.payload.signature)
             .map_err(|e| PayRefusal::new(reason::SIGNATURE, e.to_string()))?;
-        let tx_hash = tx_hash(&rail.asset, &authorization.from, &nonce);
+        let tx_hash = rail.tx_hash(&authorization.from, &nonce);
         let mut claim = Claim {
             payer: authorization.from,
             to: authorization.to,
@@ -121,6 +125,7 @@ impl Claim {
             hire: None,
             escrow: None,
             budget: None,
+            payable: AtomicBool::new(false),
         };
         claim.take_terms(rail, request)?;
         claim.fingerprint = claim.fingerprint_of(&wanted.resource);
@@ -355,10 +360,4 @@ fn check_identifier(id: &str) -> Result<(), PayRefusal> {
             Err(PayRefusal::new(reason::INVALID_PAYLOAD, message))
         }
     }
-}
-
-/// What names a payment on this ledger.
-fn tx_hash(asset: &AgentId, payer: &AgentId, nonce: &Hash32) -> String {
-    let parts = [asset.as_bytes().as_slice(), payer.as_bytes(), nonce.as_bytes()];
-    keccak256(&parts.concat()).to_prefixed()
 }

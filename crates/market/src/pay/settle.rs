@@ -1,19 +1,25 @@
+use std::sync::{Arc, atomic::Ordering};
+
 use serde::Serialize;
 use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp};
-use skep_store::{AccountId, Bug, Load, Lock, Order, RouteKey, StoreError, Turn};
-use skep_wire::x402::{FacilitatorRequest, SettleResponse, reason};
+use skep_store::{AccountId, Load, Lock, Order, RecordKey, RouteKey, StoreError, Turn};
+use skep_wire::{
+    hire::Receipt,
+    x402::{FacilitatorRequest, SettleResponse, reason},
+};
 
 use super::{
     budget::settled,
     check::{PaymentUse, Standing, accounts, check, identifier_key, keys, use_key},
     claim::{Claim, Unclaimed},
     escrow,
-    facts::{Facts, Glance},
+    facts::Facts,
     record::{PaymentRecord, payment_key},
     refusal::PayRefusal,
 };
 use crate::{
-    AgentRecord, Answered, Failure, Market, Refusal, answer::Stop, identity::agent_key, notice,
+    AgentRecord, Failure, Market, Refusal, answer::Stop, hire::Submission, identity::agent_key,
+    notice,
 };
 
 /// What the log says of a payment.
@@ -39,13 +45,16 @@ impl Market {
         let network = request.payment_requirements.get("network");
         let network = network.and_then(|network| network.as_str()).unwrap_or_default();
         let network: String = network.chars().take(64).collect();
-        let claim = match Claim::read(&self.rail(), request) {
+        let claim = match self.claim(request) {
             Ok(claim) => claim,
             Err(unclaimed) => return Ok(refused(unclaimed, network)),
         };
         let (payer, tx_hash) = (claim.payer, claim.tx_hash.clone());
-        match self.take(claim).await {
-            Ok(record) => Ok(taken(&record, network)),
+        let receipt = request.skep.as_ref().and_then(|terms| terms.receipt.as_deref());
+        match self.take(claim, receipt).await {
+            Ok((record, receipt_entered)) => {
+                Ok(SettleResponse { receipt_entered, ..taken(&record, network) })
+            }
             Err(Failure::Refused(refusal)) => match PayRefusal::of(refusal) {
                 reused if reused.reason == reason::IDENTIFIER_REUSED => {
                     Err(Refusal::from(reused).into())
@@ -64,23 +73,79 @@ impl Market {
         }
     }
 
-    async fn take(&self, claim: Claim) -> Result<PaymentRecord, Failure> {
-        let seen = accounts(&claim).map_err(StoreError::from)?;
-        // A stranger's payment that cannot be taken locks nothing.
-        let glance = self.glance(keys(&claim), seen).await?;
+    /// Says also whether the receipt is entered that came along.
+    async fn take(
+        &self,
+        claim: Arc<Claim>,
+        receipt: Option<&Receipt>,
+    ) -> Result<(PaymentRecord, bool), Failure> {
         let outside = self.outside();
-        if let Standing::Taken(known) = settled(check(&glance, outside(glance.now()), &claim))? {
-            return Ok(*known);
+        // A stranger's payment that cannot be taken locks nothing. One that was looked at a moment
+        // ago is not looked at twice; the turn looks in any case.
+        let was_payable = claim.payable.swap(false, Ordering::Relaxed);
+        let budget = match &claim.budget {
+            None if was_payable => None,
+            _ => {
+                let seen = accounts(&claim).map_err(StoreError::from)?;
+                let glance = self.glance(keys(&claim), seen).await?;
+                let standing = settled(check(&glance, outside(glance.now()), &claim))?;
+                if let Standing::Taken(known) = standing {
+                    let entered = match receipt {
+                        Some(receipt) => self.submit_receipt(receipt.clone(), None).await.is_ok(),
+                        None => false,
+                    };
+                    return Ok((*known, entered));
+                }
+                let budget = claim.budget.as_ref().map(|named| named.load_to_spend(&glance));
+                budget.transpose().map_err(StoreError::from)?
+            }
+        };
+        let load = load(&claim, budget);
+        if let Some(submission) = receipt.and_then(|receipt| self.fitting(&claim, receipt)) {
+            match self.take_with_receipt(claim.clone(), load.clone(), submission).await {
+                Ok(record) => return Ok((record, true)),
+                // A receipt that does not hold keeps no payment from being taken.
+                Err(Failure::Refused(_)) => {}
+                Err(failure) => return Err(failure),
+            }
         }
-        let load = load(&claim, &glance).map_err(StoreError::from)?;
-        let Answered { value, .. } =
-            self.run(load, vec![], move |turn| settle(turn, outside(turn.now()), &claim)).await?;
-        Ok(value)
+        let step = move |turn: &mut Turn| settle(turn, outside(turn.now()), &claim);
+        Ok((self.run(load, vec![], step).await?.value, false))
+    }
+
+    /// The receipt, if it can be entered together with the payment.
+    fn fitting(&self, claim: &Claim, receipt: &Receipt) -> Option<Submission> {
+        let (hire, _) = claim.hire.as_ref().filter(|_| claim.escrow.is_none())?;
+        let submission = self.submission(receipt.clone()).ok()?;
+        submission.is_for(hire, &claim.tx_hash).then_some(submission)
+    }
+
+    /// Payment and receipt in one turn: both, or neither.
+    async fn take_with_receipt(
+        &self,
+        claim: Arc<Claim>,
+        mut load: Load,
+        submission: Submission,
+    ) -> Result<PaymentRecord, Failure> {
+        for (key, lock) in &submission.load.records {
+            add(&mut load, key.clone(), *lock);
+        }
+        load.names.extend(submission.load.names.iter().cloned());
+        let (receipt_id, about) = (submission.receipt_id(), submission.about());
+        let (market, outside) = (self.clone(), self.outside());
+        let step = move |turn: &mut Turn| {
+            let record = settle(turn, outside(turn.now()), &claim)?;
+            market.enter(turn, &submission, true, Some(&record))?;
+            Ok(record)
+        };
+        let record = self.run(load, vec![], step).await?.value;
+        self.receipts.remember(receipt_id, about);
+        Ok(record)
     }
 }
 
 /// All that taking a payment reads and writes.
-fn load(claim: &Claim, glance: &Glance) -> Result<Load, Bug> {
+fn load(claim: &Claim, budget: Option<Load>) -> Load {
     let mut records = vec![
         (payment_key(&claim.tx_hash), Lock::Exclusive),
         (use_key(claim), Lock::Exclusive),
@@ -88,8 +153,7 @@ fn load(claim: &Claim, glance: &Glance) -> Result<Load, Bug> {
     ];
     records.extend(identifier_key(claim).map(|key| (key, Lock::Exclusive)));
     let mut accounts = vec![claim.wallet(), AccountId::wallet(&claim.payee(), Asset::USDC)];
-    if let Some(named) = &claim.budget {
-        let load = named.load_to_spend(glance)?;
+    if let Some(load) = budget {
         records.extend(load.records);
         accounts.extend(load.accounts);
     }
@@ -97,18 +161,22 @@ fn load(claim: &Claim, glance: &Glance) -> Result<Load, Bug> {
         records.push((agent_key(&side), Lock::None));
     }
     let mut load = Load { accounts, ..Load::default() };
-    // Each key once, by its strongest lock.
     for (key, lock) in records {
-        match load.records.iter_mut().find(|(known, _)| *known == key) {
-            None => load.records.push((key, lock)),
-            Some((_, Lock::Exclusive)) => {}
-            Some((_, known)) if lock != Lock::None => *known = lock,
-            Some(_) => {}
-        }
+        add(&mut load, key, lock);
     }
     load.transfers.push((RouteKey::of(&claim.tx_hash), claim.transfer_id()));
     escrow::load_hold(claim, &mut load);
-    Ok(load)
+    load
+}
+
+/// Each key once, by its strongest lock.
+fn add(load: &mut Load, key: RecordKey, lock: Lock) {
+    match load.records.iter_mut().find(|(known, _)| *known == key) {
+        None => load.records.push((key, lock)),
+        Some((_, Lock::Exclusive)) => {}
+        Some((_, known)) if lock != Lock::None => *known = lock,
+        Some(_) => {}
+    }
 }
 
 /// Those who are told: the payer, who gets it, and the seller.

@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use skep_wire::x402::{FacilitatorRequest, VerifyResponse};
 
 use super::{
@@ -14,12 +16,15 @@ impl Market {
         &self,
         request: &FacilitatorRequest,
     ) -> Result<VerifyResponse, Failure> {
-        let claim = match Claim::read(&self.rail(), request) {
+        let claim = match self.claim(request) {
             Ok(claim) => claim,
             Err(unclaimed) => return Ok(invalid(unclaimed)),
         };
         let refusal = match self.look_at(&claim).await {
-            Ok(Standing::New) => None,
+            Ok(Standing::New) => {
+                claim.payable.store(true, Ordering::Relaxed);
+                None
+            }
             Ok(Standing::Taken(_)) => Some(nonce_used()),
             Err(Failure::Refused(refusal)) => Some(PayRefusal::of(refusal)),
             Err(failure) => return Err(failure),

@@ -135,8 +135,8 @@ impl On<'_> {
         });
         turn.event(&key.route, "operator.cooldown_began", &told, &[self.agent])?;
         rank_now(turn, &Whose::Agent(self.agent))?;
-        rank_now(turn, &Whose::Operator(self.operator.clone(), None))?;
-        rank_at(turn, until, &Whose::Operator(self.operator.clone(), None))?;
+        rank_now(turn, &Whose::Operator(*self.operator, None))?;
+        rank_at(turn, until, &Whose::Operator(*self.operator, None))?;
         Ok(json!({ "benchmark": track.benchmark, "operator": score }))
     }
 
@@ -245,13 +245,13 @@ impl Market {
         let ended = self.run(load, vec![], move |turn| {
             let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
             if !score.in_cooldown(turn.now()) {
-                return Err(AdminRefusal::NoCooldown { operator: operator.clone() }.into());
+                return Err(AdminRefusal::NoCooldown { operator }.into());
             }
             score.cooldown_until = None;
             turn.put(&key, &score)?;
             let told = json!({ "operator": operator, "reason": reason });
             turn.event(&key.route, "operator.cooldown_ended", &told, &[])?;
-            rank_now(turn, &Whose::Operator(operator.clone(), None))?;
+            rank_now(turn, &Whose::Operator(operator, None))?;
             Ok(AdminAnswer { at: turn.now(), now: json!({ "operator": score }) })
         });
         Ok(ended.await?.value)

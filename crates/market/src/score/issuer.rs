@@ -15,7 +15,7 @@ use skep_score::publish::Platform;
 use skep_store::{Load, Lock, RecordKey};
 use skep_wire::score::{IssuerKey, KeyPurpose, KeySet, TrustRegistry, TrustedIssuer};
 
-use super::{publication::Published, refusal::ScoreRefusal};
+use super::{admin::trust_registry_key, publication::Published, refusal::ScoreRefusal};
 use crate::{Failure, Market};
 
 /// How long a key is announced for; a node that still uses it announces it anew.
@@ -74,11 +74,6 @@ fn named(purpose: &str, key: &PublicKey) -> String {
 
 fn score_keys_key() -> RecordKey {
     RecordKey::own("score_keys", "score_keys")
-}
-
-/// Whose exports are taken.
-pub(crate) fn trust_registry_key() -> RecordKey {
-    RecordKey::own("trust_registry", "trust_registry")
 }
 
 /// The host of an address, with its port if it has one.

@@ -9,7 +9,7 @@ use skep_store::{Load, Lock, RouteKey};
 use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, TrustedIssuer};
 
 use super::{
-    Scored, issuer::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
+    Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
     score_key, track_of,
 };
 use crate::{Answered, Failure, Market, Signed, identity::agent_key};

@@ -147,11 +147,8 @@ impl Market {
         let version = |stored: &Option<StoredRecord>| stored.as_ref().map_or(0, |s| s.version);
         let versions = [version(&track), known.version, version(&operator), version(&breadth)];
         let operator: OperatorScore = own_or_default(operator)?;
-        let stamp = Stamp {
-            versions,
-            cooldown: operator.in_cooldown(now),
-            parameters: Parameters::clone(&self.parameters()),
-        };
+        let stamp =
+            Stamp { versions, cooldown: operator.in_cooldown(now), parameters: self.parameters() };
         Ok(Sight {
             agent: record,
             track: own_or_default(track)?,

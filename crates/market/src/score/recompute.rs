@@ -16,6 +16,7 @@ use skep_wire::{
 };
 
 use super::{
+    BadgeChanged,
     count::{ScoreLine, turn_count},
     fact::{fact_of, totals},
     score_key,
@@ -141,6 +142,10 @@ impl Replay {
                 let Brought { agent_id, imported } = read(event)?;
                 self.tracks.entry(agent_id).or_default().bring(imported);
             }
+            "badge.changed" => {
+                let BadgeChanged { agent_id, change } = read(event)?;
+                self.tracks.entry(agent_id).or_default().apply_badge(&change);
+            }
             // Most events say nothing of scores, and are not taken apart.
             _ if event.body.contains("\"scored\"") => {
                 let line: ScoreLine = read(event)?;
@@ -251,8 +256,7 @@ async fn compare(store: &Store, agent: &AgentId, made: &Track) -> Result<Vec<Str
     Ok(wrong)
 }
 
-/// What the log tells of a track record: all but when it was last looked at, and by whom. Badges
-/// follow from the rest and from the time.
+/// What the log tells of a track record: all but when it was last looked at, and by whom.
 fn told(track: &Track) -> Track {
     Track {
         facts: track.facts,
@@ -265,6 +269,10 @@ fn told(track: &Track) -> Track {
         tier: track.tier,
         tier_at: track.tier_at,
         benchmark: Benchmark { last_evaluated_at: None, ..track.benchmark.clone() },
+        badges: track.badges.clone(),
+        past_badges: track.past_badges.clone(),
+        imported: track.imported.clone(),
+        import_digests: track.import_digests.clone(),
         subsidies_open: track.subsidies_open,
         ..Track::default()
     }

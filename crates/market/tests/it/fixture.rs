@@ -52,7 +52,7 @@ impl Fixture {
         Fixture::open(url, None).await
     }
 
-    async fn open(url: String, folder: Option<tempfile::TempDir>) -> Fixture {
+    pub async fn open(url: String, folder: Option<tempfile::TempDir>) -> Fixture {
         let clock = Arc::new(ManualClock::new(Timestamp::from_ms(START_MS)));
         let options = Options { clock: Some(clock.clone()), lanes: 2, ..Options::default() };
         let store = Store::open(&url, options).await.unwrap();

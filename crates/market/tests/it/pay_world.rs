@@ -92,7 +92,7 @@ impl Bill {
     ) -> Bill {
         let mut bill = Bill::new(2, rail, from, to, minor, 0);
         bill.nonce = direct_payment_nonce(&hire.digest().unwrap());
-        bill.skep = Some(SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: None });
+        bill.skep = Some(SkepTerms { hire: hire.envelope().ok(), ..SkepTerms::default() });
         bill
     }
 
@@ -100,8 +100,11 @@ impl Bill {
     pub fn for_escrow(rail: &Rail, from: &Person, terms: &EscrowTerms, hire: &HireRequest) -> Bill {
         let mut bill = Bill::new(2, rail, from, rail.escrow_address, terms.amount.minor(), 0);
         bill.nonce = terms.payment_nonce().unwrap();
-        bill.skep =
-            Some(SkepTerms { hire: Some(hire.envelope().unwrap()), escrow: Some(terms.clone()) });
+        bill.skep = Some(SkepTerms {
+            hire: hire.envelope().ok(),
+            escrow: Some(terms.clone()),
+            receipt: None,
+        });
         bill
     }
 

@@ -148,6 +148,66 @@ on_both_engines! {
         }
     }
 
+    async fn a_receipt_comes_along_with_its_payment(f: Fixture) {
+        let w = World::of(&f, json!({})).await;
+        let rail = w.market.rail();
+        // The request for the nth hire's payment, with the receipt that it will have.
+        let along = |n: u64, price: i64, more: Value| {
+            let wanted = hire(&w.ben, w.ann.id(), n, json!({}));
+            let hash = wanted.digest().unwrap();
+            let bill = Bill::for_hire(&rail, &w.ben, w.ann.id(), price, &wanted);
+            let mut words = json!({
+                "tx_hash": rail.tx_hash(&w.ben.id(), &bill.nonce), "hire_hash": hash,
+                "amount_usdc_atomic": price.to_string(),
+            });
+            words.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let (receipt, mut request) = (w.receipt(&f, words), bill.request());
+            request.skep.as_mut().unwrap().receipt = Some(Box::new(receipt.clone()));
+            (request, receipt)
+        };
+        // Whether somebody has looked at the payment before or not.
+        for (n, looks) in [(1, false), (2, true)] {
+            let (request, receipt) = along(n, PRICE, json!({}));
+            if looks {
+                assert!(w.market.x402_verify(&request).await.unwrap().is_valid);
+            }
+            let settled = settle(&w.market, &request).await;
+            assert!(settled.receipt_entered);
+            assert_eq!(settled.transaction, receipt.tx_hash);
+            assert_eq!(settle(&w.market, &request).await, settled, "the same again");
+            assert_eq!(w.market.receipt(&receipt.hire_id).await.unwrap().receipt, receipt);
+            let word = w.word(&f, &receipt, true);
+            let signed = w.market.countersign(word, None).await.unwrap();
+            assert!(signed.rating_token.starts_with("rtt_"));
+        }
+        // A receipt that lies, or is another hire's, keeps no payment from being taken.
+        for (n, lie) in [
+            (3, json!({ "amount_usdc_atomic": "1" })),
+            (4, json!({ "capability": "custom.test.other" })),
+            (5, json!({ "hire_hash": keccak256(b"another") })),
+        ] {
+            let (mut request, _) = along(n, PRICE, lie);
+            let settled = settle(&w.market, &request).await;
+            assert!(!settled.receipt_entered, "{n}");
+            let (_, honest) = along(n, PRICE, json!({}));
+            assert!(w.market.receipt(&honest.hire_id).await.is_err());
+            request.skep.as_mut().unwrap().receipt = Some(Box::new(honest.clone()));
+            assert!(settle(&w.market, &request).await.receipt_entered, "{n}");
+        }
+        // Where nothing is paid there is nothing to receipt.
+        let (request, receipt) = along(6, 1000 * PRICE, json!({}));
+        let refused = w.market.x402_settle(&request).await.unwrap();
+        assert!(!refused.success && !refused.receipt_entered);
+        let unknown = receipt_refusal(w.market.receipt(&receipt.hire_id).await);
+        assert!(matches!(unknown, ReceiptRefusal::UnknownReceipt { .. }));
+        let spent = 5 * PRICE;
+        assert_eq!(f.balance(&w.ben).await, format!("{}/0/0", 100 * PRICE - spent));
+        assert_eq!(w.found().await.reputation.last_30d_hire_count, Some(5));
+        let entered = f.kinds().await.iter().filter(|kind| *kind == "receipt.accepted").count();
+        assert_eq!(entered, 5);
+        f.audit_is_clean().await;
+    }
+
     async fn each_lie_of_a_receipt_has_its_name(f: Fixture) {
         use ReceiptRefusal as R;
         let w = World::of(&f, json!({})).await;

@@ -18,7 +18,9 @@ use skep_base::{
 };
 use skep_market::{
     Calling, Conduit, Failure, Gateway, Guarded, Market, Refusal, SessionRefusal, Signed,
+    check_score,
 };
+use skep_score::verify::Source;
 use skep_settle::{
     recording::{Outcome, Place, Recording, Stamp},
     session::{self, Prices},
@@ -30,6 +32,7 @@ use skep_wire::{
         Act, Acted, ActionType, CloseSession, GatewayAct, GatewayClose, GatewayError, GatewayOpen,
         OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session, SessionProof, SessionStatus,
     },
+    score::VerifyLevel,
     settle::{ErrorReport, Standing, Tier},
 };
 
@@ -283,6 +286,54 @@ on_both_engines! {
         r.f.audit_is_clean().await;
         let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
         assert!(report.is_clean() && report.facts == 2, "{report:#?}");
+    }
+
+    async fn what_sessions_prove_is_open_to_strangers(f: Fixture) {
+        let r = Room::new(f).await;
+        r.market.announce_score_keys().await.unwrap();
+        let ann = r.ann.id();
+        let checked = async || {
+            let certificate = r.market.certificate(&ann, None, 10).await.unwrap();
+            let keys = r.market.score_keys().await.unwrap();
+            let source = Source { keys: &keys, host: None };
+            let (said, now) = (&certificate.publication, r.f.now());
+            check_score(said, Some(&certificate), Some(&source), now)
+        };
+        for n in 0..11 {
+            if n == 1 {
+                r.f.clock.advance(HOUR);
+            }
+            let id = r.open(5000).await.session_id;
+            r.act(id, go(n)).await.unwrap();
+            r.close(id, (n == 5).then_some("lost its way")).await.unwrap();
+        }
+        let first = r.market.publication(&ann, None).await.unwrap();
+        let technical = &first.dimensions.technical_execution;
+        assert_eq!((technical.conduit_sessions_90d, technical.conduit_successful_90d), (11, 10));
+        assert_eq!((first.score.value, first.diversity.domains_worked), (40, 1));
+        let answer = checked().await;
+        assert_eq!(answer.level, Some(VerifyLevel::L3), "{answer:?}");
+        let coverage = answer.coverage.unwrap();
+        assert_eq!((coverage.facts_shown, coverage.sessions_proven), (11, 10));
+        let passport = r.market.passport(&ann).await.unwrap();
+        assert_eq!(passport.capabilities.domains_worked, ["a.example"]);
+        assert_eq!(passport.capabilities.task_types, ["NAVIGATE"]);
+
+        // The same for everybody while nothing changes, and anew after an hour.
+        r.f.clock.advance(HOUR / 2);
+        assert_eq!(r.market.publication(&ann, None).await.unwrap(), first);
+        r.f.clock.advance(HOUR);
+        assert_ne!(r.market.publication(&ann, None).await.unwrap(), first);
+        // The first session is 90 days old, the others are not: the chain goes on from there.
+        r.f.clock.advance(90 * 24 * HOUR - 5 * HOUR / 2);
+        let answer = checked().await;
+        assert_eq!(answer.level, Some(VerifyLevel::L3), "{answer:?}");
+        assert_eq!(answer.coverage.unwrap().facts_stated, 10);
+        r.f.clock.advance(2 * HOUR);
+        let answer = checked().await;
+        assert_eq!((answer.level, answer.recomputed_score), (Some(VerifyLevel::L3), Some(0)));
+        let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
+        assert!(report.is_clean() && report.facts == 11, "{report:#?}");
     }
 
     async fn a_tier_that_was_earned_allows_more(f: Fixture) {

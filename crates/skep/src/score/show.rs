@@ -84,7 +84,8 @@ fn dimensions(said: &Publication, out: &mut dyn Write) -> Result<()> {
         let percent = rate * 100.0;
         writeln!(
             out,
-            "           {name:<8} {bar} {points:>3} of {most}: {ok} of {all} in 90 days, {percent:.1} %"
+            "           {name:<8} {bar} {points:>3} of {most}: {ok} of {all} in 90 days, \
+             {percent:.1} %"
         )?;
     }
     Ok(())

@@ -67,65 +67,85 @@ pub(super) async fn run(pool: Pool, written: Arc<Notify>, head_seen: watch::Send
 /// The head afterwards, and whether there may be more to number.
 async fn number_batch(pool: &Pool) -> Result<(Head, bool), String> {
     let client = pool.get().await.map_err(|e| e.to_string())?;
-    let failed = |e: tokio_postgres::Error| describe(&e);
-    client.batch_execute("begin").await.map_err(failed)?;
-    match number_on(&client).await {
-        Ok(done) => client.batch_execute("commit").await.map_err(failed).map(|()| done),
-        Err(error) => {
-            if client.batch_execute("rollback").await.is_err() {
-                drop(Object::take(client));
-            }
-            Err(error)
-        }
+    let done = number_on(&client).await;
+    if done.is_err() && client.batch_execute("rollback").await.is_err() {
+        // A connection in an unknown state is not used again.
+        drop(Object::take(client));
     }
+    done
 }
 
+/// What a batch writes, one entry for each event or line.
+#[derive(Default)]
+struct Numbers {
+    seqs: Vec<i64>,
+    hashes: Vec<Vec<u8>>,
+    routes: Vec<String>,
+    ids: Vec<String>,
+    arrivals: Vec<i64>,
+    told: Vec<String>,
+    told_seqs: Vec<i64>,
+}
+
+/// Two round trips: what is sent together is answered in its order, and an error turns the commit
+/// behind it into a rollback.
 async fn number_on(client: &Object) -> Result<(Head, bool), String> {
     let failed = |e: tokio_postgres::Error| describe(&e);
-    let statement = client.prepare_cached(HEAD_LOCKED).await.map_err(failed)?;
-    let Some(row) = client.query_opt(&statement, &[]).await.map_err(failed)? else {
+    let sqls = [HEAD_LOCKED, UNNUMBERED, NUMBER, FORGET, TELL, MOVE_HEAD];
+    let mut prepared = Vec::with_capacity(sqls.len());
+    for sql in sqls {
+        prepared.push(client.prepare_cached(sql).await.map_err(failed)?);
+    }
+    let [head_locked, unnumbered, give_numbers, forget, tell, move_head] = &prepared[..] else {
+        return Err("a statement is missing".to_owned());
+    };
+    let (_, locked, rows) = futures_util::try_join!(
+        client.batch_execute("begin"),
+        client.query_opt(head_locked, &[]),
+        async { client.query(unnumbered, &[&BATCH]).await },
+    )
+    .map_err(failed)?;
+    let Some(old) = locked.map(|row| head_row(&row)) else {
         // Another node is at it; its result is as good.
         let row = client.query_one(HEAD, &[]).await.map_err(failed)?;
+        client.batch_execute("commit").await.map_err(failed)?;
         return Ok((head_row(&row), false));
     };
-    let old = head_row(&row);
-    let statement = client.prepare_cached(UNNUMBERED).await.map_err(failed)?;
-    let rows = client.query(&statement, &[&BATCH]).await.map_err(failed)?;
     if rows.is_empty() {
+        client.batch_execute("commit").await.map_err(failed)?;
         return Ok((old, false));
     }
-    let mut head = old;
-    let (mut seqs, mut hashes, mut routes, mut ids) = (vec![], vec![], vec![], vec![]);
-    let (mut told, mut told_seqs) = (vec![], vec![]);
-    let arrivals: Vec<i64> = rows.iter().map(|row| row.get(7)).collect();
-    for row in &rows {
+    let (head, n) = number(old, &rows)?;
+    let (hash, text) = (head.hash.as_bytes().to_vec(), head.seq.to_string());
+    futures_util::try_join!(
+        async { client.execute(give_numbers, &[&n.seqs, &n.hashes, &n.routes, &n.ids]).await },
+        async { client.execute(forget, &[&n.arrivals]).await },
+        async { client.execute(tell, &[&n.told, &n.told_seqs]).await },
+        async { client.execute(move_head, &[&head.seq, &hash, &old.seq, &text]).await },
+        client.batch_execute("commit"),
+    )
+    .map_err(failed)?;
+    Ok((head, rows.len() as i64 == BATCH))
+}
+
+/// Continues the chain.
+fn number(mut head: Head, rows: &[Row]) -> Result<(Head, Numbers), String> {
+    let mut n = Numbers::default();
+    for row in rows {
         let event = event_row(row, 0).map_err(|_| "an event is unreadable".to_owned())?;
         head = head.next(&event);
-        seqs.push(head.seq);
-        hashes.push(head.hash.as_bytes().to_vec());
-        routes.push(event.route.as_str().to_owned());
-        ids.push(event.id.to_string());
+        n.seqs.push(head.seq);
+        n.hashes.push(head.hash.as_bytes().to_vec());
+        n.routes.push(event.route.as_str().to_owned());
+        n.ids.push(event.id.to_string());
+        n.arrivals.push(row.get(7));
         let once: BTreeSet<String> = row.get::<_, Vec<String>>(6).into_iter().collect();
         for agent in once {
-            told.push(agent);
-            told_seqs.push(head.seq);
+            n.told.push(agent);
+            n.told_seqs.push(head.seq);
         }
     }
-    let statement = client.prepare_cached(NUMBER).await.map_err(failed)?;
-    client.execute(&statement, &[&seqs, &hashes, &routes, &ids]).await.map_err(failed)?;
-    let statement = client.prepare_cached(FORGET).await.map_err(failed)?;
-    client.execute(&statement, &[&arrivals]).await.map_err(failed)?;
-    if !told.is_empty() {
-        let statement = client.prepare_cached(TELL).await.map_err(failed)?;
-        client.execute(&statement, &[&told, &told_seqs]).await.map_err(failed)?;
-    }
-    let statement = client.prepare_cached(MOVE_HEAD).await.map_err(failed)?;
-    let hash = head.hash.as_bytes().to_vec();
-    client
-        .execute(&statement, &[&head.seq, &hash, &old.seq, &head.seq.to_string()])
-        .await
-        .map_err(failed)?;
-    Ok((head, rows.len() as i64 == BATCH))
+    Ok((head, n))
 }
 
 /// Where the log ends now.

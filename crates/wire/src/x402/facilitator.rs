@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use skep_base::AgentId;
 
-use crate::hire::{EscrowTerms, HireEnvelope};
+use crate::hire::{EscrowTerms, HireEnvelope, Receipt};
 
 /// `POST /x402/verify` and `/x402/settle`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,10 @@ pub struct SkepTerms {
     /// For a payment into escrow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escrow: Option<EscrowTerms>,
+    /// The seller's receipt of a direct payment: settling enters it as well, so that nobody has to
+    /// bring it. Verifying does not look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Box<Receipt>>,
 }
 
 /// Reasons that clients know.
@@ -97,6 +101,9 @@ pub struct SettleResponse {
     /// Of a payment into escrow: its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escrow_id: Option<String>,
+    /// The receipt that came along is entered. If it is not, it can be submitted by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub receipt_entered: bool,
 }
 
 /// One thing that the facilitator can do.

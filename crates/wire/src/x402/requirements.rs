@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use skep_base::{AgentId, Amount, wallet::eip712::Domain};
+use skep_base::{AgentId, Amount, Hash32, hash::keccak256, wallet::eip712::Domain};
 
 use super::{EXACT, LEDGER_CHAIN_ID, V1_CHAIN_ID, V1_NETWORK, ledger_network};
 
@@ -135,6 +135,12 @@ impl Rail {
     fn extra(&self) -> Map<String, Value> {
         let value = json!({ "name": self.name, "version": self.version });
         value.as_object().cloned().unwrap_or_default()
+    }
+
+    /// What names a payment on this ledger, known before it is taken: `0x` and 64 hex digits.
+    pub fn tx_hash(&self, payer: &AgentId, nonce: &Hash32) -> String {
+        let parts = [self.asset.as_bytes().as_slice(), payer.as_bytes(), nonce.as_bytes()];
+        keccak256(&parts.concat()).to_prefixed()
     }
 
     /// How to pay `amount` to `pay_to`, for clients of version 2.
