@@ -218,7 +218,10 @@ impl Market {
         }
         let (accounts, transfers) = (money::accounts(deal), money::reserved(deal));
         let mut load = Load { records, accounts, transfers, ..Load::default() };
-        score::load_track(&mut load, &deal.provider, &deal.provider_operator, Lock::Exclusive);
+        if self.counts {
+            let (provider, operator) = (&deal.provider, &deal.provider_operator);
+            score::load_track(&mut load, provider, operator, Lock::Exclusive);
+        }
         if !deal.terms.stake.subsidy.is_zero() {
             score::load_subsidies(&mut load, &deal.requester, operators(deal));
         }

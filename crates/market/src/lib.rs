@@ -47,7 +47,7 @@ pub use self::{
     score::{
         AdminRefusal, COOLDOWN, Headline, ImportWord, OperatorRevocation, OperatorScore,
         QUALIFIED_MAX, ScoreRefusal, ScoreReport, benchmark_after, check_score, fact_of,
-        recompute_scores,
+        recompute_scores, sample_score,
     },
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,
@@ -95,6 +95,8 @@ pub struct Market {
     challenge: Challenge,
     /// The benchmarks' minimums.
     parameters: Arc<RwLock<Parameters>>,
+    /// Whether scores are kept.
+    counts: bool,
     dev: bool,
     test_clock: Option<Arc<TestClock>>,
 }
@@ -122,6 +124,7 @@ impl Market {
             receipts: Arc::default(),
             challenge: Challenge::default(),
             parameters: Arc::default(),
+            counts: true,
             dev,
             test_clock: None,
         }
@@ -161,6 +164,11 @@ impl Market {
     /// How the marketplace names itself in messages.
     pub fn with_name(self, name: &str) -> Market {
         Market { marketplace: name.into(), ..self }
+    }
+
+    /// Counts nothing for scores: what settlements cost without them can be measured so.
+    pub fn without_scores(self) -> Market {
+        Market { counts: false, ..self }
     }
 
     /// Whether sellers must show that they are at the addresses of their listings.

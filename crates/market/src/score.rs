@@ -16,6 +16,7 @@ mod rank;
 mod recompute;
 mod refusal;
 mod report;
+mod sample;
 mod subsidy;
 
 use std::sync::PoisonError;
@@ -39,6 +40,7 @@ pub use self::{
     recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
     refusal::{ImportWord, ScoreRefusal},
     report::QUALIFIED_MAX,
+    sample::sample_score,
 };
 pub(crate) use self::{
     count::{
@@ -180,7 +182,7 @@ impl Market {
         who: Scored<'_>,
         change: Change,
     ) -> Result<ScoreLine, Stop> {
-        if change.is_nothing() {
+        if change.is_nothing() || !self.counts {
             return Ok(ScoreLine::default());
         }
         let mut track = track_of(turn, &who.agent)?;

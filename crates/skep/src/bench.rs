@@ -5,6 +5,7 @@ mod hire;
 mod json;
 mod ledger;
 mod probe;
+mod score;
 mod search;
 mod settle;
 mod store;
@@ -30,6 +31,8 @@ pub enum What {
     Probe,
     /// Searches among few listings against searches among many.
     Search,
+    /// Scores a second, and what counting adds to a settlement.
+    Score,
     /// Start-up and audit of a long journal.
     Store,
     /// Canonical JSON against serde_json.
@@ -53,6 +56,9 @@ pub struct Bench {
     /// The most listings that `search` is measured with, after 1,000, 10,000 and so on.
     #[arg(long, default_value_t = 100_000)]
     listings: u64,
+    /// The most agents with track records that `score` is measured with, after 1,000 and 100,000.
+    #[arg(long, default_value_t = 100_000)]
+    agents: u64,
     /// How long the journal is that `store` is measured on.
     #[arg(long, default_value_t = 100_000)]
     transfers: u64,
@@ -108,6 +114,9 @@ impl Bench {
         }
         if wanted(What::Search) {
             search::measure(time, self.listings, &mut report).await?;
+        }
+        if wanted(What::Score) {
+            score::measure(time, self.agents, &mut report).await?;
         }
         if wanted(What::Store) {
             store::measure(self.transfers).await?.into_iter().try_for_each(&mut report)?;

@@ -19,6 +19,7 @@ macro_rules! line {
 }
 
 mod shp;
+mod swarmscore;
 mod vcap;
 
 use std::io::Write;
@@ -29,7 +30,10 @@ use serde::Serialize;
 
 /// Run a spec's checklist against a fresh node of this program
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  skep conformance vcap --json\n  skep conformance shp")]
+#[command(after_help = "Examples:
+  skep conformance vcap --json
+  skep conformance shp
+  skep conformance swarmscore")]
 pub struct ConformanceArgs {
     #[command(subcommand)]
     command: Spec,
@@ -41,6 +45,8 @@ enum Spec {
     Vcap,
     /// SHP (swarmwage/v0.3), clause by clause, since it has no checklist of its own
     Shp,
+    /// SwarmScore v1.0 with ATEP: the four levels of 14.2
+    Swarmscore,
 }
 
 /// One line of a report.
@@ -82,6 +88,7 @@ impl ConformanceArgs {
         let report = match self.command {
             Spec::Vcap => vcap::report().await?,
             Spec::Shp => shp::report().await?,
+            Spec::Swarmscore => swarmscore::report().await?,
         };
         if json {
             writeln!(out, "{}", serde_json::to_string(&report)?)?;

@@ -3,6 +3,7 @@
 mod deals;
 mod hires;
 mod pages;
+mod score;
 
 use std::{collections::BTreeMap, io::Write, path::Path};
 
@@ -24,7 +25,8 @@ use crate::{
 
 const NAMES: [&str; 8] = ["Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"];
 
-/// Watch agents get keys and money, deal, hire one another, and lose nothing when the node dies
+/// Watch agents get keys and money, deal, hire one another, earn a score, and lose nothing when
+/// the node dies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  skep demo\n  skep demo --agents 4 --keep")]
 pub struct Demo {
@@ -59,6 +61,10 @@ struct Summary {
     disputes: u64,
     receipts_countersigned: u64,
     replays_refused: u64,
+    /// What a newcomer has earned.
+    score: u16,
+    certificates_checked: u64,
+    certificates_refused: u64,
     audit_clean: bool,
 }
 
@@ -103,6 +109,7 @@ impl Demo {
         };
         let dealt = deals::tell(&mut story, &cast).await?;
         let hired = hires::tell(&mut story, &cast, folder.path()).await?;
+        let scored = score::tell(&mut story, &cast).await?;
         let mut summary = check(&mut story, &url, folder.path()).await?;
         summary.deals_released = dealt.released.len() as u64;
         summary.deals_refunded = dealt.refunded.len() as u64;
@@ -113,6 +120,9 @@ impl Demo {
         summary.disputes = hired.disputes;
         summary.receipts_countersigned = hired.countersigned;
         summary.replays_refused = hired.replays_refused;
+        summary.score = scored.score;
+        summary.certificates_checked = scored.certificates_checked;
+        summary.certificates_refused = scored.certificates_refused;
         if json {
             writeln!(story.out, "{}", serde_json::to_string(&summary)?)?;
         }

@@ -1,5 +1,6 @@
 //! A node of its own and people on it, for demonstrations, measurements and conformance runs.
 
+mod scribe;
 mod shop;
 mod site;
 
@@ -28,6 +29,7 @@ use skep_wire::settle::{
 };
 
 pub use self::{
+    scribe::Scribe,
     shop::{Answer, Hand, PASSPHRASE, Place, Shop, own_work},
     site::Site,
 };
@@ -75,11 +77,21 @@ pub fn entropy() -> Result<[u8; 32]> {
 
 /// This program as a node on a folder, with `--dev` and a free port.
 pub fn node(folder: &Path, more: &[&str]) -> Result<Child> {
+    node_with(folder, more, &[])
+}
+
+/// The same with settings of its own, by their names in the environment.
+pub fn node_with(
+    folder: &Path,
+    more: &[&str],
+    settings: &[(&'static str, String)],
+) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["up", "--dev", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(folder)
         .args(more)
+        .envs(settings.iter().map(|(name, value)| (name, value)))
         .env("RUST_LOG", "error")
         .stdin(Stdio::null());
     Child::spawn(&mut command).context("the node did not start")
@@ -104,13 +116,19 @@ impl Looker {
 
     pub async fn register(&self, url: &str, engines: &[&str]) -> Result<Client> {
         let client = self.actor.register(url).await?;
+        client.register_verifier(&self.offers(engines)).await?;
+        Ok(client)
+    }
+
+    /// What it registers with.
+    pub fn offers(&self, engines: &[&str]) -> RegisterVerifier {
         let offer = |kind: &&str| EngineOffer {
             kind: (*kind).to_owned(),
             hint_fields: vec![],
             actions: vec![],
             proof_fields: vec![],
         };
-        let request = RegisterVerifier {
+        RegisterVerifier {
             engines: engines.iter().map(offer).collect(),
             key: NewVerifierKey {
                 kid: self.kid.clone(),
@@ -120,9 +138,7 @@ impl Looker {
             },
             prices: vec![],
             bundle_less: false,
-        };
-        client.register_verifier(&request).await?;
-        Ok(client)
+        }
     }
 
     /// What it would find, not sealed yet.

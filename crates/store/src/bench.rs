@@ -1,6 +1,7 @@
 //! Peers to measure the ledger against: the same rows, written without any of its work.
 
 mod deals;
+mod facts;
 mod listings;
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
 
 pub use self::{
     deals::copy_deals,
+    facts::{ScoreSample, load_scores},
     listings::{Sample, load_listings},
 };
 use rusqlite::{Connection, params};

@@ -12,7 +12,7 @@ mod lane;
 mod listings;
 mod load;
 mod read;
-mod score_facts;
+pub(crate) mod score_facts;
 mod sequencer;
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use super::{Story, pages};
 use crate::stage::{self, Actor, Looker};
 
 /// How long the built-in verifier is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Past the time-out of a verification (30 minutes).
 const HALF_AN_HOUR_S: u64 = 1801;
 

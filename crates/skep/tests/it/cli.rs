@@ -117,6 +117,10 @@ fn the_demo_tells_its_story_and_ends_well() {
     assert_eq!((&summary["hires_paid"], &summary["hires_refunded"]), (&5.into(), &1.into()));
     assert_eq!((&summary["disputes"], &summary["replays_refused"]), (&2.into(), &5.into()));
     assert_eq!(summary["receipts_countersigned"], 6);
+    // 50 of 51 escrows, 588; a browser session is worth 4.
+    assert_eq!(summary["score"], 592);
+    let checked = (&summary["certificates_checked"], &summary["certificates_refused"]);
+    assert_eq!(checked, (&1.into(), &1.into()));
     assert_eq!(summary["log_head_signature_holds"], true);
 }
 

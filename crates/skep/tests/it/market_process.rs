@@ -54,6 +54,12 @@ fn shp_is_conformed_to_by_checks_that_exist() {
     conformed("shp", &json!([["Hire", true], ["Escrow", true], ["Clarify", true]]), 30);
 }
 
+#[test]
+fn swarmscore_is_conformed_to_by_checks_that_exist() {
+    let levels = json!([["Core", true], ["Verified", true], ["Portable", true], ["Full", true]]);
+    conformed("swarmscore", &levels, 20);
+}
+
 /// A node with its own verifier, and a person beside it who has the same engine.
 struct World {
     site: Site,

@@ -89,7 +89,7 @@ const INSERT_GUARDS: &str = "
     select * from unnest($1::text[], $2::text[], $3::bytea[], $4::bool[], $5::text[],
                          $6::bigint[])";
 
-pub(super) type Param = Box<dyn ToSql + Sync + Send>;
+pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 
 /// Statements with their parameters, in the order in which they are sent.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use super::{
     Postgres,
-    flush::{Batch, column},
+    flush::{Batch, Param, column},
     lane::GroupError,
     load::parsed,
 };
@@ -30,7 +30,7 @@ const BASES: &str = "
         select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
         from score_facts x where x.agent_id = w.agent_id and x.at <= told.now - $4::bigint
         order by x.at desc, x.n desc limit 1) f on true";
-const INSERT_FACTS: &str = "
+pub(crate) const INSERT_FACTS: &str = "
     insert into score_facts
         (agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
          conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum)
@@ -86,7 +86,12 @@ pub(super) fn add_facts(batch: &mut Batch, group: &Group) {
     if facts.is_empty() {
         return;
     }
-    let params = vec![
+    batch.add(INSERT_FACTS, columns(facts));
+}
+
+/// What [`INSERT_FACTS`] takes.
+pub(crate) fn columns(facts: &[ScoreFact]) -> Vec<Param> {
+    vec![
         column(facts, |f| f.agent.to_string()),
         column(facts, |f| f.at.as_ms()),
         column(facts, |f| f.n),
@@ -103,8 +108,7 @@ pub(super) fn add_facts(batch: &mut Batch, group: &Group) {
         column(facts, |f| f.totals.ap2),
         column(facts, |f| f.totals.ap2_ok),
         column(facts, |f| f.totals.released_cents),
-    ];
-    batch.add(INSERT_FACTS, params);
+    ]
 }
 
 impl Postgres {

@@ -1,0 +1,158 @@
+//! Deals that wait for their verdict, on a market that counts and on the same one that does not.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use skep_base::{Asset, Money, ed25519::SecretKey, hash::sha256, id::TransferId};
+use skep_market::{Market, Signed};
+use skep_store::Store;
+use skep_wire::{
+    settle::{EscrowStatus, Outcome, ResponseStatus, VerificationCallback},
+    wallet::Faucet,
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    client::now,
+    stage::{self, Actor, Looker, entropy},
+};
+
+/// Pairs that settle at the same time.
+const PAIRS: usize = 16;
+/// Deals of each pair in one round.
+const DEALS_EACH: usize = 4;
+
+/// What a round took.
+type Took = (u64, Duration);
+
+pub struct Town {
+    counts: Market,
+    bare: Market,
+    pairs: Vec<Arc<Pair>>,
+}
+
+struct Pair {
+    requester: Actor,
+    provider: Actor,
+    looker: Arc<Looker>,
+}
+
+impl Town {
+    pub async fn new(store: Store) -> Result<Town> {
+        let looker = Arc::new(Looker::new("")?);
+        let market = Market::new(store, SecretKey::from_seed(entropy()?), true);
+        let market = market.with_accredited([looker.id()]);
+        register(&market, &looker.actor).await?;
+        market.register_verifier(&signed(&looker.actor)?, looker.offers(&["artifact"])).await?;
+        let mut pairs = Vec::new();
+        for _ in 0..PAIRS {
+            let (requester, provider) = (Actor::new("")?, Actor::new("")?);
+            register(&market, &requester).await?;
+            register(&market, &provider).await?;
+            let money = Money::parse_decimal("1000000", Asset::USDC)?;
+            let id: TransferId = skep_sdk::Client::new_id()?;
+            let faucet = Faucet { id, money, to: None };
+            market.faucet(&signed(&requester)?, faucet).await?;
+            pairs.push(Arc::new(Pair { requester, provider, looker: looker.clone() }));
+        }
+        Ok(Town { bare: market.clone().without_scores(), counts: market, pairs })
+    }
+
+    /// Settlements a second, counted and not, in turns, so that a busy moment of the machine hits
+    /// both.
+    pub async fn settle_for(&self, time: Duration) -> Result<(f64, f64)> {
+        let (mut counted, mut bare) = ((0, Duration::ZERO), (0, Duration::ZERO));
+        let add = |sum: &mut Took, round: Took| *sum = (sum.0 + round.0, sum.1 + round.1);
+        let mut round = 0;
+        while counted.1 + bare.1 < time || round < 2 {
+            for turn in [round % 2, (round + 1) % 2] {
+                match turn {
+                    0 => add(&mut counted, self.round(&self.counts).await?),
+                    _ => add(&mut bare, self.round(&self.bare).await?),
+                }
+            }
+            round += 1;
+        }
+        let rate = |(count, time): Took| count as f64 / time.as_secs_f64();
+        Ok((rate(counted), rate(bare)))
+    }
+
+    /// Makes deals, and settles them all; only the settling takes time.
+    async fn round(&self, market: &Market) -> Result<Took> {
+        let mut ready = Vec::new();
+        let mut makers = JoinSet::new();
+        for pair in &self.pairs {
+            let (pair, market) = (pair.clone(), market.clone());
+            makers.spawn(async move {
+                let mut deals = Vec::new();
+                for _ in 0..DEALS_EACH {
+                    deals.push(pair.delivered(&market).await?);
+                }
+                anyhow::Ok(deals)
+            });
+        }
+        while let Some(made) = makers.join_next().await {
+            ready.push(made??);
+        }
+        let (count, started) = (ready.iter().map(Vec::len).sum::<usize>(), Instant::now());
+        let mut settlers = JoinSet::new();
+        for deals in ready {
+            let market = market.clone();
+            settlers.spawn(async move {
+                for (message, raw) in deals {
+                    let taken = market.callback(message.verification_id, message, raw).await?;
+                    ensure!(taken.escrow == EscrowStatus::Released, "it was not released");
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(settled) = settlers.join_next().await {
+            settled??;
+        }
+        Ok((count as u64, started.elapsed()))
+    }
+}
+
+impl Pair {
+    /// A deal that lacks nothing but its verdict, and the verdict.
+    async fn delivered(&self, market: &Market) -> Result<(VerificationCallback, Value)> {
+        let (requester, provider) = (self.requester.id(), self.provider.id());
+        let offer = stage::request(requester, provider, json!({}));
+        let message = serde_json::from_value(offer.clone())?;
+        let opened = market.negotiation_open(&signed(&self.requester)?, message, offer).await?;
+        let id = opened.value.negotiation_id;
+        let answer = stage::response(id, ResponseStatus::Accepted);
+        let raw = serde_json::to_value(&answer)?;
+        market.negotiation_respond(&signed(&self.provider)?, id, answer, raw).await?;
+        let delivery = stage::delivery(id, provider, json!({}));
+        let message = serde_json::from_value(delivery.clone())?;
+        let delivered = market.deal_deliver(&signed(&self.provider)?, message, delivery).await?;
+        let verification = delivered.value.verification_id.context("nobody was asked")?;
+        let request = market.verification(&self.looker.id(), verification).await?.request;
+        let callback = self.looker.seal(self.looker.finding(&request, Outcome::Verified))?;
+        let raw = serde_json::to_value(&callback)?;
+        Ok((callback, raw))
+    }
+}
+
+async fn register(market: &Market, actor: &Actor) -> Result<()> {
+    market.register_agent(actor.keyring.registration(now(), None, None, None)).await?;
+    Ok(())
+}
+
+/// A request of somebody, as the API hands it on once its signature was checked.
+fn signed(actor: &Actor) -> Result<Signed> {
+    let nonce = sha256(&entropy()?);
+    Ok(Signed {
+        agent: actor.id(),
+        key: actor.key().public(),
+        nonce: nonce.to_string(),
+        expires_at: now().plus(Duration::from_secs(300)),
+        fingerprint: nonce,
+        idempotency_key: None,
+    })
+}

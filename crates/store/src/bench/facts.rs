@@ -1,0 +1,98 @@
+//! Many track records at once, for measurements of what counting costs when there are many.
+
+use std::{ops::Range, time::Duration};
+
+use rusqlite::{Connection, params};
+use skep_base::AgentId;
+use tokio_postgres::{NoTls, types::ToSql};
+
+use crate::{
+    postgres::score_facts::{INSERT_FACTS, columns},
+    score_fact::ScoreFact,
+    sqlite::score_facts::write_fact,
+};
+
+/// Agents of one transaction.
+const BATCH: u64 = 5_000;
+
+/// An agent's track record as it is stored, and what was counted for it.
+#[derive(Clone, Debug)]
+pub struct ScoreSample {
+    pub agent: AgentId,
+    pub record: String,
+    pub facts: Vec<ScoreFact>,
+}
+
+/// Writes the track records that `make` makes of these numbers into the database at `url`, beside
+/// whoever uses it.
+pub async fn load_scores(
+    url: &str,
+    numbers: Range<u64>,
+    make: fn(u64) -> ScoreSample,
+) -> Result<(), String> {
+    match url.strip_prefix("sqlite:") {
+        Some(path) => {
+            let path = path.to_owned();
+            let loaded = tokio::task::spawn_blocking(move || sqlite(&path, numbers, make));
+            loaded.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+        }
+        None => postgres(url, numbers, make).await.map_err(|e| e.to_string()),
+    }
+}
+
+fn batches(numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = numbers.end;
+    let starts = numbers.step_by(usize::try_from(BATCH).unwrap_or(1));
+    starts.map(move |start| start..end.min(start + BATCH))
+}
+
+fn sqlite(path: &str, numbers: Range<u64>, make: fn(u64) -> ScoreSample) -> rusqlite::Result<()> {
+    let mut conn = Connection::open(path)?;
+    conn.busy_timeout(Duration::from_secs(60))?;
+    for batch in batches(numbers) {
+        let transaction = conn.transaction()?;
+        for ScoreSample { agent, record, facts } in batch.map(make) {
+            transaction
+                .prepare_cached(
+                    "insert into records (route_key, kind, id, version, body, updated_at)
+                     values (?1, 'score', ?1, 1, ?2, 0)",
+                )?
+                .execute(params![agent.to_string(), record])?;
+            for fact in &facts {
+                write_fact(&transaction, fact)?;
+            }
+        }
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+async fn postgres(
+    url: &str,
+    numbers: Range<u64>,
+    make: fn(u64) -> ScoreSample,
+) -> Result<(), tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    let connection = tokio::spawn(connection);
+    let records = "
+        insert into records (route_key, kind, id, version, body, updated_at)
+        select id, 'score', id, 1, body, 0 from unnest($1::text[], $2::text[]) w (id, body)";
+    let facts = client.prepare(INSERT_FACTS).await?;
+    for batch in batches(numbers) {
+        let samples: Vec<ScoreSample> = batch.map(make).collect();
+        let ids: Vec<String> = samples.iter().map(|s| s.agent.to_string()).collect();
+        let bodies: Vec<&str> = samples.iter().map(|s| s.record.as_str()).collect();
+        client.execute(records, &[&ids, &bodies]).await?;
+        let rows: Vec<ScoreFact> = samples.into_iter().flat_map(|s| s.facts).collect();
+        let columns = columns(&rows);
+        let params: Vec<&(dyn ToSql + Sync)> =
+            columns.iter().map(|c| c.as_ref() as &(dyn ToSql + Sync)).collect();
+        client.execute(&facts, &params).await?;
+    }
+    // What the loading leaves to do is not the settlements' to pay for.
+    client.batch_execute("vacuum (freeze, analyze)").await?;
+    client.batch_execute("checkpoint").await?;
+    drop(client);
+    connection.abort();
+    Ok(())
+}
