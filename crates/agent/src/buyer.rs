@@ -231,7 +231,12 @@ impl Buyer {
     pub async fn hire(&self, order: HireOrder) -> Result<Hired, HireError> {
         let (order, price) = self.readied(&order)?;
         let (candidates, remembered) = self.candidates(&order, price, Memory::Ask).await?;
-        match self.hire_one_of(&order, candidates).await {
+        let ended = self.hire_one_of(&order, candidates).await;
+        if !ended.as_ref().is_ok_and(|hired| hired.verification.all_passed) {
+            // Whoever was cheated, or left alone, does not go by what it knew.
+            lock(&self.inner.found).clear();
+        }
+        match ended {
             // Nobody has a signed payment, and whoever is there now may be another.
             Err(HireError::AllRefused { tried })
                 if remembered && tried.iter().all(|one| !one.authorized) =>

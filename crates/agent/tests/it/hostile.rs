@@ -52,7 +52,9 @@ async fn sellers_of_version_one_and_free_calls_and_jobs_are_understood() {
     world.node.ledger().listings.clear();
     let job = world.direct(3, Manners { job: true, ..Manners::default() }).await;
     let callback_url = Some("https://callback.invalid/".to_owned());
-    let hired = buyer.hire(HireOrder { callback_url, ..double(3) }).await.unwrap();
+    // Another question than the first: that one's answer is remembered for a moment.
+    let agent = Some(job.key.address());
+    let hired = buyer.hire(HireOrder { callback_url, agent, ..double(3) }).await.unwrap();
     assert_eq!(hired.result, json!({ "double": 6 }));
     assert!(job.asked.load(SeqCst) >= 1);
     assert_eq!(world.lost(), old.price() + job.price());
@@ -227,16 +229,17 @@ async fn lost_late_and_torn_answers_are_fetched_again_with_the_same_payment() {
     let world = World::open().await;
     let buyer = world.buyer().await;
     let slow = Some(Duration::from_secs(8));
-    for manners in [
-        Manners { lost: 2, ..Manners::default() },
-        Manners { torn: true, ..Manners::default() },
+    for (number, manners) in [
+        (1, Manners { lost: 2, ..Manners::default() }),
+        (2, Manners { torn: true, ..Manners::default() }),
         // Later than the seller's time and the payment's: it is asked once more all the same.
-        Manners { slow, ..Manners::default() },
+        (3, Manners { slow, ..Manners::default() }),
     ] {
         world.node.ledger().listings.clear();
         let before = world.lost();
-        let stall = world.direct(1, manners).await;
-        let hired = buyer.hire(double(8)).await.unwrap();
+        let stall = world.direct(number, manners).await;
+        let agent = Some(stall.key.address());
+        let hired = buyer.hire(HireOrder { agent, ..double(8) }).await.unwrap();
         assert_eq!(hired.result, json!({ "double": 16 }));
         assert!(stall.paid.load(SeqCst) > 1);
         assert_eq!((stall.runs.load(SeqCst), world.lost() - before), (1, stall.price()));
