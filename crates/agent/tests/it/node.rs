@@ -292,6 +292,8 @@ fn found(listing: &Listing) -> Found {
         checked_at: None,
         endpoint_proven: true,
         ranking: Ranking::default(),
+        benchmark: Default::default(),
+        operator_under_review: false,
     }
 }
 
