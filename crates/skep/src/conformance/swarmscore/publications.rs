@@ -84,7 +84,8 @@ pub(super) async fn headers_repeat_it(world: &World) -> Result<String> {
     let answer = world.hand.get(&url).await?;
     let said = [HEADER_SCORE, HEADER_TIER, HEADER_MODIFIER].map(|name| answer.header(name));
     let body = &answer.body;
-    ensure!(said[0] == body["score"]["value"].to_string(), "{said:?}");
+    let score: u64 = said[0].parse()?;
+    ensure!(body["score"]["value"] == score, "{said:?}");
     ensure!(body["score"]["tier"] == said[1], "{said:?}");
     let modifier: f64 = said[2].parse()?;
     let raw = body["escrow"]["modifier"].as_f64();
