@@ -39,7 +39,7 @@ pub struct ScoreReport {
     pub facts: u64,
     pub events: u64,
     pub problem_count: u64,
-    /// The first [`PROBLEMS_LISTED_MAX`] of them.
+    /// The first hundred of them.
     pub problems: Vec<String>,
 }
 
