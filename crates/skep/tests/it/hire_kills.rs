@@ -303,7 +303,11 @@ fn sales(lines: &[Value]) -> BTreeMap<String, Sold> {
         let id = line["id"].as_str().or(line["hire"]["id"].as_str()).unwrap();
         let sale = sales.entry(id.to_owned()).or_default();
         match line["entry"].as_str().unwrap() {
-            "settled" => sale.settled = true,
+            "settled" => {
+                sale.settled = true;
+                // The receipt may have gone along.
+                sale.receipted |= line["settled"]["receiptEntered"] == true;
+            }
             "held" => sale.held = line["settled"]["escrowId"].as_str().unwrap().parse().ok(),
             "receipted" => sale.receipted = true,
             "receipt_refused" => panic!("the node does not take a receipt: {line}"),
