@@ -52,12 +52,15 @@ pub struct Request {
     /// Free data for the other side, a JSON object
     #[arg(long, value_name = "JSON", value_parser = metadata)]
     metadata: Option<Value>,
+    /// Only if the provider holds a benchmark now, and still when it accepts
+    #[arg(long)]
+    requires_benchmark: bool,
     /// Send this negotiation_request instead, as it is; - reads stdin
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["provider", "price", "service", "description", "metadata",
-            "TermsArgs", "ChecksArgs"]
+            "requires_benchmark", "TermsArgs", "ChecksArgs"]
     )]
     file: Option<PathBuf>,
 }
@@ -235,7 +238,7 @@ impl Request {
             },
             verification_hints: terms.hints,
             metadata: metadata_of(terms.options, self.metadata),
-            requires_benchmark: None,
+            requires_benchmark: self.requires_benchmark.then_some(true),
         })
     }
 }
