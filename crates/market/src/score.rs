@@ -197,7 +197,8 @@ impl Market {
             let (key, now) = (breadth_key(&who.agent), turn.now());
             let mut breadth: Breadth = turn.record(&key)?.unwrap_or_default();
             breadth.add(visit, now);
-            track.see_breadth(&breadth, now);
+            let badges = track.see_breadth(&breadth, now);
+            tell_badges(turn, &who.agent, &badges)?;
             turn.put(&key, &breadth)?;
         }
         turn.put(&score_key(&who.agent), &track)?;

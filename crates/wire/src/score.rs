@@ -40,7 +40,7 @@ pub use self::{
         LogSpan, Phase, Publication, ScoreValue, Technical, VolumeFlag, WithImports,
     },
     verify::{Coverage, FailedCheck, VerifyAnswer, VerifyLevel, VerifyRequest},
-    view::{BENCHMARK_REQUIRED, BenchmarkRequired, OperatorReview, ScoreView},
+    view::{OperatorReview, ScoreView},
 };
 
 /// What `swarmscore_version` says.

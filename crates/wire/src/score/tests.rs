@@ -47,11 +47,3 @@ fn an_absent_extension_reads_as_none() {
     assert!(written.get("swarmscore").is_none());
     assert!(written["swarmscore_safety"]["hallucination_rate"].is_null());
 }
-
-#[test]
-fn the_gap_of_a_refusal_is_never_negative() {
-    let refused = BenchmarkRequired::new(900, 700, vec!["a dispute".to_owned()]);
-    let written = serde_json::to_value(refused).unwrap();
-    assert_eq!(written["gap"], 0);
-    assert_eq!(written["currentScore"], 900);
-}

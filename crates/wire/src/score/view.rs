@@ -9,9 +9,6 @@ use super::{
     publication::Publication,
 };
 
-/// The code of [`BenchmarkRequired`].
-pub const BENCHMARK_REQUIRED: &str = "BENCHMARK_REQUIRED";
-
 /// 9.7, rule 4: a label, not a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -43,34 +40,4 @@ pub struct ScoreView {
     pub benchmark_history: Vec<BenchmarkEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_review: Option<OperatorReview>,
-}
-
-/// 12.3: a buyer asked for a benchmark that the provider does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct BenchmarkRequired {
-    /// [`BENCHMARK_REQUIRED`]
-    pub code: String,
-    pub current_score: u16,
-    pub required_score: u16,
-    /// Never negative: a score can be high enough and a gate be closed.
-    pub gap: u16,
-    pub qualification_gaps: Vec<String>,
-}
-
-impl BenchmarkRequired {
-    pub fn new(
-        current_score: u16,
-        required_score: u16,
-        qualification_gaps: Vec<String>,
-    ) -> BenchmarkRequired {
-        BenchmarkRequired {
-            code: BENCHMARK_REQUIRED.to_owned(),
-            current_score,
-            required_score,
-            gap: required_score.saturating_sub(current_score),
-            qualification_gaps,
-        }
-    }
 }
