@@ -33,13 +33,12 @@ use skep_store::{Load, Lock, RecordKey, RouteKey, ScoreFact, Turn};
 use skep_wire::score::{BenchmarkEvent, Evaluator};
 
 pub use self::{
-    admin::{AdminRefusal, COOLDOWN},
+    admin::AdminRefusal,
     certificate::check_score,
     fact::fact_of,
     publication::Headline,
-    recompute::{ScoreReport, benchmark_after, recompute as recompute_scores},
+    recompute::{ScoreReport, recompute as recompute_scores},
     refusal::{ImportWord, ScoreRefusal},
-    report::QUALIFIED_MAX,
     sample::sample_score,
 };
 pub(crate) use self::{

@@ -1,5 +1,7 @@
 //! Decision 39: how a benchmark is granted, kept, suspended, revoked and cleared.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use skep_base::Timestamp;
 use skep_wire::score::{
@@ -8,6 +10,12 @@ use skep_wire::score::{
 
 #[cfg(test)]
 mod tests;
+
+/// 9.7: how long an operator answers for fraud.
+pub const COOLDOWN: Duration = Duration::from_secs(90 * 24 * 3600);
+/// 9.2: the shortest time between two looks at a benchmark, and by how much it may be longer.
+pub const HEARTBEAT_MIN: Duration = Duration::from_secs(24 * 3600);
+pub const HEARTBEAT_SPREAD: Duration = Duration::from_secs(24 * 3600);
 
 /// Where an agent's benchmark stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,5 +131,31 @@ impl Benchmark {
     pub fn streak_days(&self, now: Timestamp) -> u64 {
         const DAY_S: u64 = 24 * 3600;
         self.continuous_since.map_or(0, |since| now.since(since).as_secs() / DAY_S)
+    }
+
+    /// Where it stands after an event of its history; only when it was looked at is not told.
+    pub fn after(&self, event: &BenchmarkEvent) -> Benchmark {
+        let (before, mut after) = (self, self.clone());
+        let earned = |after: &mut Benchmark| {
+            after.status = BenchmarkStatus::Active;
+            after.tier = event.tier;
+            after.first_earned_at = before.first_earned_at.or(Some(event.timestamp));
+            after.continuous_since = Some(event.timestamp);
+        };
+        let lost = |after: &mut Benchmark, status| {
+            after.status = status;
+            after.continuous_since = None;
+        };
+        match (event.benchmark_event_type, before.status) {
+            (BenchmarkEventType::Granted, _) => earned(&mut after),
+            (BenchmarkEventType::Renewed, _) => after.tier = event.tier,
+            (BenchmarkEventType::Suspended, _) => lost(&mut after, BenchmarkStatus::Suspended),
+            (BenchmarkEventType::Revoked, _) => lost(&mut after, BenchmarkStatus::Revoked),
+            (BenchmarkEventType::Cleared, BenchmarkStatus::Revoked) => {
+                after.status = BenchmarkStatus::None;
+            }
+            (BenchmarkEventType::Cleared, _) => earned(&mut after),
+        }
+        after
     }
 }

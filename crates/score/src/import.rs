@@ -95,6 +95,25 @@ pub(crate) fn probation(first: u32, local_sessions: u64, local_tier: BenchmarkTi
     Probation { local_sessions, sessions_needed, over: local_sessions >= sessions_needed }
 }
 
+/// The longest name of a platform, in bytes.
+const PLATFORM_LEN_MAX: usize = 255;
+
+/// 10.2 and decision 41a: nobody is trusted without a word on how its sessions are verified, nor by
+/// keys that another host has.
+pub fn check_issuer(entry: &TrustedIssuer) -> Result<(), &'static str> {
+    if entry.statement.trim().is_empty() {
+        return Err("statement must say how its sessions are verified independently");
+    }
+    if entry.platform.len() > PLATFORM_LEN_MAX {
+        return Err("platform is a host's name");
+    }
+    let host = Some(entry.platform.as_str());
+    if verify::host_of(&entry.platform_url) != host || verify::host_of(&entry.key_url) != host {
+        return Err("platform is the host of platform_url and of key_url");
+    }
+    Ok(())
+}
+
 /// Why something is not imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {

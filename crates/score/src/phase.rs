@@ -1,8 +1,13 @@
 //! 11.2: how far an agent has come, and what buyers are told of it.
 
+use std::time::Duration;
+
 use skep_wire::{score::Phase, settle::Tier};
 
 use crate::compute::to_fixed_1;
+
+/// 11.3: how long an agent is new, and stands a little higher in searches.
+pub const NEWCOMER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The phase that goes with a tier.
 pub fn phase(tier: Tier) -> Phase {

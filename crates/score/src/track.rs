@@ -238,6 +238,22 @@ impl Track {
         }
     }
 
+    /// Somebody has looked at the agent: what was taken away by hand can come back.
+    pub fn review(&mut self, now: Timestamp) {
+        self.reviewed_at = Some(now);
+        self.tier_cap = None;
+    }
+
+    /// Takes a tier away by hand. Says whether that was a lower one.
+    pub fn demote(&mut self, tier: Tier, now: Timestamp) -> bool {
+        if tier >= self.tier {
+            return false;
+        }
+        (self.tier, self.tier_at, self.tier_cap) = (tier, Some(now), Some(tier));
+        self.reviewed_at = None;
+        true
+    }
+
     /// Decision 40: a tier is never lost by itself.
     fn promote(&mut self, now: Timestamp, has_key: bool) -> Option<Tier> {
         let before = self.tier;

@@ -7,11 +7,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use skep_base::{Hash32, Timestamp, ed25519::Signature};
 use skep_wire::score::{
-    BenchmarkStatus, BenchmarkTier, FORMULA_VERSION, FailedCheck, KeyPurpose, KeySet, Parameters,
-    Publication, RECENT_PROOFS_MAX, SWARMSCORE_VERSION, VerifyAnswer, VerifyLevel,
+    BenchmarkStatus, BenchmarkTier, FORMULA_VERSION, FailedCheck, KeyPurpose, KeySet, Publication,
+    RECENT_PROOFS_MAX, SWARMSCORE_VERSION, VerifyAnswer, VerifyLevel,
 };
 
-use crate::publish::{VALID_FOR, derive};
+use crate::{
+    parameters::are_allowed,
+    publish::{VALID_FOR, derive},
+};
 
 mod evidence;
 pub use evidence::{Proofs, certificate};
@@ -143,7 +146,7 @@ fn is_signed(said: &Value, signature: &Signature, verifies: impl Fn(&[u8]) -> bo
 }
 
 /// The host of an address, with its port if it names one.
-fn host_of(url: &str) -> Option<&str> {
+pub fn host_of(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let host = rest.split(['/', '?', '#']).next()?;
     (!host.is_empty() && !host.contains('@')).then_some(host)
@@ -185,7 +188,7 @@ fn check_inputs(read: &Publication, findings: &mut Findings) {
     expect("swarmscore_version", version, "this version is not known");
     let formula = read.formula_version == FORMULA_VERSION;
     expect("formula_version", formula, "this formula is not known");
-    expect("parameters", allowed(&read.parameters), "they are looser than the specification's");
+    expect("parameters", are_allowed(&read.parameters), "they are looser than the specification's");
     let most = read.issuer.computed_at.plus(VALID_FOR);
     let lives = read.issuer.computed_at < read.valid_until && read.valid_until <= most;
     expect("valid_until", lives, "a publication lives for 24 hours at most");
@@ -202,23 +205,6 @@ fn check_inputs(read: &Publication, findings: &mut Findings) {
     expect("dimensions.commercial_reliability", ap2, "a part is larger than the whole");
     check_benchmark(read, findings);
     check_log(read, findings);
-}
-
-/// 9.4 tightens the minimums and never loosens them.
-fn allowed(stated: &Parameters) -> bool {
-    let spec = Parameters::SPEC;
-    let tight = [(stated.standard, spec.standard), (stated.elite, spec.elite)].iter().all(
-        |(stated, spec)| {
-            stated.score >= spec.score
-                && stated.conduit_sessions >= spec.conduit_sessions
-                && stated.ap2_sessions >= spec.ap2_sessions
-                && stated.success_rate >= spec.success_rate
-                && stated.success_rate <= 1.0
-        },
-    );
-    let same = Parameters { version: spec.version, ..*stated } == spec;
-    // A new version is there because a minimum changed.
-    tight && if same { stated.version == spec.version } else { stated.version > spec.version }
 }
 
 fn check_benchmark(read: &Publication, findings: &mut Findings) {

@@ -176,7 +176,9 @@ impl AdminCommand {
                 (act.with_context(|| format!("{} has no minimums", file.display()))?, reason)
             }
             AdminCommand::Issuer(IssuerCommand::Add { file, reason }) => {
-                (AdminAct::TrustIssuer { issuer: read_json(&file)? }, reason)
+                let issuer = serde_json::from_value(read_json(&file)?);
+                let issuer = issuer.with_context(|| format!("{} is no entry", file.display()))?;
+                (AdminAct::TrustIssuer { issuer }, reason)
             }
             AdminCommand::Issuer(IssuerCommand::Drop { platform, reason }) => {
                 (AdminAct::DropIssuer { platform }, reason)

@@ -1,5 +1,6 @@
 //! Peers to measure the ledger against: the same rows, written without any of its work.
 
+mod bulk;
 mod deals;
 mod facts;
 mod listings;

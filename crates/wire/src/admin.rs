@@ -4,20 +4,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{AgentId, Did, Timestamp};
 
-use crate::settle::Tier;
+use crate::{
+    score::{Level, TrustedIssuer},
+    settle::Tier,
+};
 
 /// The longest reason, in bytes.
 pub const REASON_LEN_MAX: usize = 1000;
-
-/// Minimums of a benchmark's level.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LevelMinimums {
-    pub score: u16,
-    pub conduit_sessions: u32,
-    pub ap2_sessions: u32,
-    pub success_rate: f64,
-}
 
 /// An act.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,9 +33,9 @@ pub enum AdminAct {
         subscription: Option<String>,
     },
     /// SwarmScore 9.4: tighter minimums, with a version of their own.
-    SetParameters { standard: LevelMinimums, elite: LevelMinimums },
+    SetParameters { standard: Level, elite: Level },
     /// SwarmScore 10.2: whose exports are taken.
-    TrustIssuer { issuer: Value },
+    TrustIssuer { issuer: TrustedIssuer },
     /// And whose no longer.
     DropIssuer { platform: String },
 }

@@ -1,15 +1,18 @@
 //! What only the node's operator does about scores: fraud, reviews, minimums, whom to trust. Every
 //! act is in the log, with its reason.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use skep_base::{AgentId, Did, Timestamp};
-use skep_score::{Track, benchmark, parameters::Parameters};
+use skep_score::{
+    Track,
+    benchmark::{self, COOLDOWN},
+    import::check_issuer,
+    parameters::{Level, NotTighter, Parameters, tighten},
+};
 use skep_store::{Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::{
-    admin::{AdminAct, AdminAnswer, AdminRequest, LevelMinimums, REASON_LEN_MAX},
+    admin::{AdminAct, AdminAnswer, AdminRequest, REASON_LEN_MAX},
     score::{Evaluator, TrustRegistry, TrustedIssuer},
     settle::{Standing, Tier},
 };
@@ -23,12 +26,8 @@ use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
 };
 
-/// 9.7: how long an operator answers for fraud.
-pub const COOLDOWN: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Issuers that a node trusts, at most.
 const ISSUERS_MAX: usize = 1000;
-/// The most sessions that minimums may ask for.
-const SESSIONS_MAX: u32 = 1_000_000;
 
 /// Why an operator's act is not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -42,8 +41,8 @@ pub enum AdminRefusal {
     NoCooldown { operator: Did },
     #[error("a tier is only taken away by hand, and {tier:?} is not below the agent's")]
     NotLower { tier: Tier },
-    #[error("minimums are only ever tightened: {what}")]
-    NotTighter { what: String },
+    #[error("minimums are only ever tightened: {minimums}")]
+    NotTighter { minimums: NotTighter },
     #[error("the entry cannot be taken: {what}")]
     BadIssuer { what: String },
     #[error("{platform} is not trusted anyway")]
@@ -154,21 +153,16 @@ impl On<'_> {
     }
 
     fn review(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
-        track.reviewed_at = Some(turn.now());
-        track.tier_cap = None;
+        track.review(turn.now());
         self.tell(turn, "agent.reviewed", track)?;
         self.market.evaluate(turn, self.who(), track, Evaluator::Admin)?;
         Ok(json!({ "tier": track.tier, "reviewed_at": track.reviewed_at }))
     }
 
     fn demote(&self, turn: &mut Turn, track: &mut Track, tier: Tier) -> Result<Value, Stop> {
-        if tier >= track.tier {
+        if !track.demote(tier, turn.now()) {
             return Err(AdminRefusal::NotLower { tier }.into());
         }
-        track.tier = tier;
-        track.tier_at = Some(turn.now());
-        track.tier_cap = Some(tier);
-        track.reviewed_at = None;
         self.tell(turn, "tier.demoted", track)?;
         report::enlist(turn, &self.agent, track);
         self.market.evaluate(turn, self.who(), track, Evaluator::Admin)?;
@@ -284,19 +278,16 @@ impl Market {
     /// 9.4: the next version of the minimums.
     async fn set_parameters(
         &self,
-        standard: LevelMinimums,
-        elite: LevelMinimums,
+        standard: Level,
+        elite: Level,
         reason: String,
     ) -> Result<AdminAnswer, Failure> {
         let key = parameters_key();
         let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
         let set = self.run(load, vec![], move |turn| {
             let before: Parameters = turn.record(&key)?.unwrap_or_default();
-            let after = Parameters {
-                version: before.version + 1,
-                standard: level(&before.standard, standard)?,
-                elite: level(&before.elite, elite)?,
-            };
+            let after = tighten(&before, standard, elite)
+                .map_err(|minimums| AdminRefusal::NotTighter { minimums })?;
             turn.put(&key, &after)?;
             let told = json!({ "parameters": after, "reason": reason });
             turn.event(&key.route, "score.parameters_set", &told, &[])?;
@@ -307,10 +298,8 @@ impl Market {
         Ok(answer)
     }
 
-    async fn trust(&self, issuer: Value, reason: String) -> Result<AdminAnswer, Failure> {
-        let entry: TrustedIssuer = serde_json::from_value(issuer)
-            .map_err(|e| AdminRefusal::BadIssuer { what: e.to_string() })?;
-        check_issuer(&entry)?;
+    async fn trust(&self, entry: TrustedIssuer, reason: String) -> Result<AdminAnswer, Failure> {
+        check_issuer(&entry).map_err(|what| AdminRefusal::BadIssuer { what: what.to_owned() })?;
         self.change_registry(reason, "issuer.trusted", move |registry| {
             registry.trusted_issuers.retain(|known| known.platform != entry.platform);
             if registry.trusted_issuers.len() >= ISSUERS_MAX {
@@ -361,45 +350,6 @@ impl Market {
         self.set_current(stored.unwrap_or_default());
         Ok(())
     }
-}
-
-/// A level that is at least as hard as before.
-fn level(
-    before: &skep_score::parameters::Level,
-    asked: LevelMinimums,
-) -> Result<skep_score::parameters::Level, AdminRefusal> {
-    let LevelMinimums { score, conduit_sessions, ap2_sessions, success_rate } = asked;
-    let eased = score < before.score
-        || conduit_sessions < before.conduit_sessions
-        || ap2_sessions < before.ap2_sessions
-        || success_rate < before.success_rate;
-    if eased {
-        return Err(AdminRefusal::NotTighter { what: "a number is below the present one".into() });
-    }
-    let fair = score <= 1000
-        && conduit_sessions <= SESSIONS_MAX
-        && ap2_sessions <= SESSIONS_MAX
-        && success_rate <= 1.0;
-    if !fair {
-        return Err(AdminRefusal::NotTighter { what: "nobody could reach them".into() });
-    }
-    Ok(skep_score::parameters::Level { score, conduit_sessions, ap2_sessions, success_rate })
-}
-
-/// Decision 41a: nobody is trusted without a word on how its sessions are verified.
-fn check_issuer(entry: &TrustedIssuer) -> Result<(), AdminRefusal> {
-    let bad = |what: &str| Err(AdminRefusal::BadIssuer { what: what.to_owned() });
-    if entry.statement.trim().is_empty() {
-        return bad("statement must say how its sessions are verified independently");
-    }
-    let rest = entry.platform_url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
-    if rest.split('/').next() != Some(entry.platform.as_str()) {
-        return bad("platform is the host of platform_url");
-    }
-    if entry.platform.is_empty() || entry.platform.len() > 255 {
-        return bad("platform is a host's name");
-    }
-    Ok(())
 }
 
 /// `2026-Q4`

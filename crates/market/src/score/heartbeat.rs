@@ -1,10 +1,11 @@
 //! 9.2: whoever holds a benchmark is looked at again at a time that nobody can foresee.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, id::RequestId};
-use skep_score::Track;
+use skep_score::{
+    Track,
+    benchmark::{HEARTBEAT_MIN, HEARTBEAT_SPREAD},
+};
 use skep_store::{Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 use skep_wire::score::Evaluator;
 
@@ -13,9 +14,6 @@ use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
 /// Jobs that look at a benchmark again.
 pub(crate) const HEARTBEAT_JOB: &str = "score.heartbeat";
-/// The shortest time between two looks, and by how much it may be longer.
-const BETWEEN_MIN: Duration = Duration::from_secs(24 * 3600);
-const BETWEEN_SPREAD_MS: u64 = 24 * 3600 * 1000;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct HeartbeatJob {
@@ -25,15 +23,16 @@ struct HeartbeatJob {
 /// Sets the next look. When it comes follows from bytes that only this turn knows.
 pub(super) fn schedule(turn: &mut Turn, agent: &AgentId, track: &mut Track) -> Result<(), Stop> {
     let chance: RequestId = turn.new_id();
-    let mut last = [0; 8];
-    last.copy_from_slice(&chance.as_bytes()[8..16]);
-    let spread = Duration::from_millis(u64::from_be_bytes(last) % BETWEEN_SPREAD_MS);
+    let mut last = [0; 4];
+    last.copy_from_slice(&chance.as_bytes()[12..16]);
+    let spread =
+        HEARTBEAT_SPREAD.mul_f64(f64::from(u32::from_be_bytes(last)) / f64::from(u32::MAX));
     let body = serde_json::to_string(&HeartbeatJob { agent: *agent });
     track.heartbeat = Some(turn.job(JobDraft {
         route: RouteKey::of(agent),
         kind: HEARTBEAT_JOB,
         destination: String::new(),
-        due_at: turn.now().plus(BETWEEN_MIN + spread),
+        due_at: turn.now().plus(HEARTBEAT_MIN + spread),
         body: body.map_err(|e| skep_store::Bug(e.to_string()))?,
     }));
     Ok(())

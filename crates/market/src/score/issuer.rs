@@ -11,7 +11,7 @@ use skep_base::{
     ed25519::{PublicKey, SecretKey},
     hash::sha256,
 };
-use skep_score::publish::Platform;
+use skep_score::{publish::Platform, verify::host_of};
 use skep_store::{Load, Lock, RecordKey};
 use skep_wire::score::{IssuerKey, KeyPurpose, KeySet, TrustRegistry, TrustedIssuer};
 
@@ -76,12 +76,6 @@ fn score_keys_key() -> RecordKey {
     RecordKey::own("score_keys", "score_keys")
 }
 
-/// The host of an address, with its port if it has one.
-fn authority(url: &str) -> &str {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or_default()
-}
-
 impl Market {
     /// Signs scores and passports with a key of their own (decision 6).
     pub fn with_score_key(self, key: SecretKey) -> Market {
@@ -91,7 +85,7 @@ impl Market {
     /// Where others find this node. Said once, before anything is published.
     pub fn set_platform_url(&self, url: &str) {
         let url = url.trim_end_matches('/').to_owned();
-        let platform = authority(&url).to_owned();
+        let platform = host_of(&url).unwrap_or_default().to_owned();
         // Whoever is later changes nothing: the first word may have been signed already.
         let _ = self.office.place.set(Place { platform, url });
     }
@@ -209,10 +203,6 @@ impl Market {
             detail: detail.to_owned(),
         };
         let egress = self.egress.as_ref().ok_or_else(|| unreachable("no_egress"))?;
-        // What another host says about this one's keys is not believed.
-        if authority(&issuer.key_url) != platform || authority(&issuer.platform_url) != platform {
-            return Err(unreachable("its keys are at another host"));
-        }
         let asked = egress.get_here(issuer.key_url.clone(), KEYS_LEN_MAX);
         let body = tokio::time::timeout(FETCH_TIME_MAX, asked).await;
         let body = body

@@ -1,11 +1,10 @@
 //! What search knows of a seller: its score in hundreds, its benchmark, whether it is new, and
 //! whether its operator is under review. Listings follow in a job, a moment later.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Did, Timestamp, id::ListingId};
 use skep_hire::{listing::LISTINGS_PER_AGENT_MAX, rank::Seller, terms};
+use skep_score::phase::NEWCOMER;
 use skep_store::{Job, JobDraft, JobEnd, ListingFilter, Load, Lock, RouteKey, Turn};
 use skep_wire::{identity::Agent, settle::Tier};
 
@@ -19,8 +18,6 @@ use crate::{
 
 /// Jobs that put listings in order again.
 pub(crate) const RANK_JOB: &str = "score.rank";
-/// 11.3: how long an agent is new.
-const NEWCOMER: Duration = Duration::from_secs(30 * 24 * 3600);
 /// An operator's listings that one job looks at.
 const PAGE: usize = 100;
 

@@ -10,10 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use skep_base::{AgentId, Hash32, json::read_own};
 use skep_score::{Totals, Track, benchmark::Benchmark, import::Imported};
 use skep_store::{Bug, Event, Progress, Store, StoreError};
-use skep_wire::{
-    score::{BenchmarkEvent, BenchmarkEventType, BenchmarkStatus},
-    settle::Tier,
-};
+use skep_wire::{score::BenchmarkEvent, settle::Tier};
 
 use super::{
     BadgeChanged,
@@ -76,32 +73,6 @@ struct Changed {
     event: BenchmarkEvent,
 }
 
-/// Where a benchmark stands after an event of its history.
-pub fn benchmark_after(before: &Benchmark, event: &BenchmarkEvent) -> Benchmark {
-    let mut after = before.clone();
-    let earned = |after: &mut Benchmark| {
-        after.status = BenchmarkStatus::Active;
-        after.tier = event.tier;
-        after.first_earned_at = before.first_earned_at.or(Some(event.timestamp));
-        after.continuous_since = Some(event.timestamp);
-    };
-    let lost = |after: &mut Benchmark, status| {
-        after.status = status;
-        after.continuous_since = None;
-    };
-    match (event.benchmark_event_type, before.status) {
-        (BenchmarkEventType::Granted, _) => earned(&mut after),
-        (BenchmarkEventType::Renewed, _) => after.tier = event.tier,
-        (BenchmarkEventType::Suspended, _) => lost(&mut after, BenchmarkStatus::Suspended),
-        (BenchmarkEventType::Revoked, _) => lost(&mut after, BenchmarkStatus::Revoked),
-        (BenchmarkEventType::Cleared, BenchmarkStatus::Revoked) => {
-            after.status = BenchmarkStatus::None;
-        }
-        (BenchmarkEventType::Cleared, _) => earned(&mut after),
-    }
-    after
-}
-
 /// Track records as the log tells them.
 #[derive(Debug, Default)]
 struct Replay {
@@ -136,7 +107,7 @@ impl Replay {
             "benchmark.changed" => {
                 let changed: Changed = read(event)?;
                 let track = self.tracks.entry(changed.agent_id).or_default();
-                track.benchmark = benchmark_after(&track.benchmark, &changed.event);
+                track.benchmark = track.benchmark.after(&changed.event);
             }
             "score.imported" => {
                 let Brought { agent_id, imported } = read(event)?;

@@ -1,15 +1,12 @@
 //! 9.4: whether the benchmark still tells agents apart.
 
 use skep_base::AgentId;
-use skep_score::Track;
+use skep_score::{Track, parameters::QUALIFIED_MAX};
 use skep_store::Turn;
 use skep_wire::{admin::QualificationReport, score::BenchmarkTier, settle::Tier};
 
 use super::admin::quarter;
 use crate::{Failure, Market};
-
-/// The part of the VERIFIED agents that may hold a benchmark before the minimums are tightened.
-pub const QUALIFIED_MAX: f64 = 0.22;
 
 const VERIFIED: &str = "score:verified";
 const QUALIFIED: &str = "score:qualified";

@@ -1,19 +1,17 @@
 //! Many track records at once, for measurements of what counting costs when there are many.
 
-use std::{ops::Range, time::Duration};
+use std::ops::Range;
 
 use rusqlite::{Connection, params};
 use skep_base::AgentId;
-use tokio_postgres::{NoTls, types::ToSql};
+use tokio_postgres::{Client, types::ToSql};
 
+use super::bulk;
 use crate::{
     postgres::score_facts::{INSERT_FACTS, columns},
     score_fact::ScoreFact,
     sqlite::score_facts::write_fact,
 };
-
-/// Agents of one transaction.
-const BATCH: u64 = 5_000;
 
 /// An agent's track record as it is stored, and what was counted for it.
 #[derive(Clone, Debug)]
@@ -30,26 +28,15 @@ pub async fn load_scores(
     numbers: Range<u64>,
     make: fn(u64) -> ScoreSample,
 ) -> Result<(), String> {
-    match url.strip_prefix("sqlite:") {
-        Some(path) => {
-            let path = path.to_owned();
-            let loaded = tokio::task::spawn_blocking(move || sqlite(&path, numbers, make));
-            loaded.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
-        }
-        None => postgres(url, numbers, make).await.map_err(|e| e.to_string()),
-    }
+    bulk::load(url, numbers, make, sqlite, postgres).await
 }
 
-fn batches(numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let end = numbers.end;
-    let starts = numbers.step_by(usize::try_from(BATCH).unwrap_or(1));
-    starts.map(move |start| start..end.min(start + BATCH))
-}
-
-fn sqlite(path: &str, numbers: Range<u64>, make: fn(u64) -> ScoreSample) -> rusqlite::Result<()> {
-    let mut conn = Connection::open(path)?;
-    conn.busy_timeout(Duration::from_secs(60))?;
-    for batch in batches(numbers) {
+fn sqlite(
+    conn: &mut Connection,
+    numbers: Range<u64>,
+    make: fn(u64) -> ScoreSample,
+) -> rusqlite::Result<()> {
+    for batch in bulk::batches(numbers) {
         let transaction = conn.transaction()?;
         for ScoreSample { agent, record, facts } in batch.map(make) {
             transaction
@@ -68,17 +55,15 @@ fn sqlite(path: &str, numbers: Range<u64>, make: fn(u64) -> ScoreSample) -> rusq
 }
 
 async fn postgres(
-    url: &str,
+    client: Client,
     numbers: Range<u64>,
     make: fn(u64) -> ScoreSample,
-) -> Result<(), tokio_postgres::Error> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    let connection = tokio::spawn(connection);
+) -> Result<Client, tokio_postgres::Error> {
     let records = "
         insert into records (route_key, kind, id, version, body, updated_at)
         select id, 'score', id, 1, body, 0 from unnest($1::text[], $2::text[]) w (id, body)";
     let facts = client.prepare(INSERT_FACTS).await?;
-    for batch in batches(numbers) {
+    for batch in bulk::batches(numbers) {
         let samples: Vec<ScoreSample> = batch.map(make).collect();
         let ids: Vec<String> = samples.iter().map(|s| s.agent.to_string()).collect();
         let bodies: Vec<&str> = samples.iter().map(|s| s.record.as_str()).collect();
@@ -89,10 +74,5 @@ async fn postgres(
             columns.iter().map(|c| c.as_ref() as &(dyn ToSql + Sync)).collect();
         client.execute(&facts, &params).await?;
     }
-    // What the loading leaves to do is not the settlements' to pay for.
-    client.batch_execute("vacuum (freeze, analyze)").await?;
-    client.batch_execute("checkpoint").await?;
-    drop(client);
-    connection.abort();
-    Ok(())
+    Ok(client)
 }

@@ -1,17 +1,15 @@
 //! Many listings at once, for measurements of how a search's cost grows.
 
-use std::{ops::Range, time::Duration};
+use std::ops::Range;
 
 use rusqlite::{Connection, params};
-use tokio_postgres::NoTls;
+use tokio_postgres::Client;
 
+use super::bulk;
 use crate::{
     listing::{Indexed, ListingRow, place},
     sqlite::listings::{write_row, write_term},
 };
-
-/// Listings of one transaction.
-const BATCH: u64 = 5_000;
 
 /// A listing as it is stored: what search knows of it, and its record.
 #[derive(Clone, Debug)]
@@ -27,26 +25,15 @@ pub async fn load_listings(
     numbers: Range<u64>,
     make: fn(u64) -> Sample,
 ) -> Result<(), String> {
-    match url.strip_prefix("sqlite:") {
-        Some(path) => {
-            let path = path.to_owned();
-            let loaded = tokio::task::spawn_blocking(move || sqlite(&path, numbers, make));
-            loaded.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
-        }
-        None => postgres(url, numbers, make).await.map_err(|e| e.to_string()),
-    }
+    bulk::load(url, numbers, make, sqlite, postgres).await
 }
 
-fn batches(numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let end = numbers.end;
-    let starts = numbers.step_by(usize::try_from(BATCH).unwrap_or(1));
-    starts.map(move |start| start..end.min(start + BATCH))
-}
-
-fn sqlite(path: &str, numbers: Range<u64>, make: fn(u64) -> Sample) -> rusqlite::Result<()> {
-    let mut conn = Connection::open(path)?;
-    conn.busy_timeout(Duration::from_secs(60))?;
-    for batch in batches(numbers) {
+fn sqlite(
+    conn: &mut Connection,
+    numbers: Range<u64>,
+    make: fn(u64) -> Sample,
+) -> rusqlite::Result<()> {
+    for batch in bulk::batches(numbers) {
         let transaction = conn.transaction()?;
         for Sample { indexed: Indexed { row, terms }, record } in batch.map(make) {
             transaction
@@ -66,12 +53,10 @@ fn sqlite(path: &str, numbers: Range<u64>, make: fn(u64) -> Sample) -> rusqlite:
 }
 
 async fn postgres(
-    url: &str,
+    client: Client,
     numbers: Range<u64>,
     make: fn(u64) -> Sample,
-) -> Result<(), tokio_postgres::Error> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    let connection = tokio::spawn(connection);
+) -> Result<Client, tokio_postgres::Error> {
     let records = "
         insert into records (route_key, kind, id, version, body, updated_at)
         select id, 'listing', id, 1, body, 0 from unnest($1::text[], $2::text[]) w (id, body)";
@@ -85,7 +70,7 @@ async fn postgres(
     let entries = "
         insert into listing_terms (term, place, listing_id)
         select * from unnest($1::text[], $2::bigint[], $3::text[])";
-    for batch in batches(numbers) {
+    for batch in bulk::batches(numbers) {
         let samples: Vec<Sample> = batch.map(make).collect();
         let all = |column: fn(&ListingRow) -> &String| -> Vec<&str> {
             samples.iter().map(|s| column(&s.indexed.row).as_str()).collect()
@@ -110,10 +95,5 @@ async fn postgres(
         }
         client.execute(entries, &[&terms, &places, &listings]).await?;
     }
-    // What the loading leaves to do is not the searches' to pay for.
-    client.batch_execute("vacuum (freeze, analyze)").await?;
-    client.batch_execute("checkpoint").await?;
-    drop(client);
-    connection.abort();
-    Ok(())
+    Ok(client)
 }

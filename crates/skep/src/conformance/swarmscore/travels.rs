@@ -42,7 +42,10 @@ pub(super) async fn what_was_forged_is_refused(world: &World) -> Result<String> 
         "verification_method": "cryptographic_proof_chain",
         "statement": "Its certificates were checked to L3 by this run.",
     });
-    world.away.act(AdminAct::TrustIssuer { issuer }, "conformance").await?;
+    world
+        .away
+        .act(AdminAct::TrustIssuer { issuer: serde_json::from_value(issuer)? }, "conformance")
+        .await?;
     let (ben, export) = (world.ben_away()?, world.export().await?);
     let mut forged = export.clone();
     forged.source_publication["dimensions"]["technical_execution"]["conduit_sessions_90d"] =
