@@ -16,6 +16,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("skep-settle", &["skep-base", "skep-wire"]),
     ("skep-hire", &["skep-base", "skep-wire"]),
     ("skep-score", &["skep-base", "skep-wire"]),
+    ("skep-swarm", &["skep-base", "skep-wire"]),
+    ("skep-sim", &["skep-base", "skep-swarm", "skep-wire"]),
     ("skep-store", &["skep-base", "skep-wire"]),
     (
         "skep-market",
@@ -52,7 +54,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "skep-score",
             "skep-sdk",
             "skep-settle",
+            "skep-sim",
             "skep-store",
+            "skep-swarm",
             "skep-testkit",
             "skep-wire",
         ],
@@ -80,6 +84,9 @@ const NEVER_REACHES: &[(&str, &[&str])] = &[
     ("skep-wire", &["tokio", "mio"]),
     ("skep-settle", &["tokio", "mio"]),
     ("skep-hire", &["tokio", "mio"]),
+    ("skep-score", &["tokio", "mio"]),
+    ("skep-swarm", &["tokio", "mio"]),
+    ("skep-sim", &["tokio", "mio"]),
 ];
 
 /// What is built: for every crate the crates it uses, those of its tests left out.

@@ -12,6 +12,7 @@ pub mod notice;
 pub mod problem;
 pub mod score;
 pub mod settle;
+pub mod swarm;
 pub mod wallet;
 pub mod x402;
 

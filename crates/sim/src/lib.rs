@@ -1,0 +1,1 @@
+//! Whole swarms in one thread.

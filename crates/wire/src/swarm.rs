@@ -1,0 +1,41 @@
+//! ASIP: the messages of a swarm, each signed by the agent that sends it.
+//!
+//! ```
+//! use skep_base::{Timestamp, ed25519::SecretKey};
+//! use skep_wire::swarm::{Keepalive, KnownKeys, Message, Meta, Signed};
+//!
+//! let key = SecretKey::from_seed([7; 32]);
+//! let (me, now) = (key.public().did(), Timestamp::from_ms(1_800_000_000_000));
+//! let meta = Meta { signer: me, swarm: "public".to_owned(), epoch: 3, sent_at: now };
+//! let body = Keepalive { agent_id: me, epoch: 3, timestamp: now, elected: 3, active_tasks: 0 };
+//! let sent = Signed::seal(meta, Message::Keepalive(body), Vec::new(), &key);
+//!
+//! let text = serde_json::to_vec(&sent.to_json())?;
+//! let mut keys = KnownKeys::default();
+//! keys.learn(key.public());
+//! assert_eq!(Signed::open(&text, &keys)?.hash(), sent.hash());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod certificate;
+mod envelope;
+mod error;
+mod keys;
+mod message;
+mod peer;
+mod share;
+mod task;
+mod text;
+
+pub use certificate::*;
+pub use envelope::*;
+pub use error::*;
+pub use keys::KnownKeys;
+pub use message::Message;
+pub use peer::*;
+pub use share::Share;
+pub use task::*;
+pub use text::{hex_signature, key_text};
+
+/// What this version of the protocol is called in handshakes and on the wire.
+pub const PROTOCOL_VERSION: &str = "/openswarm/1.0.0";

@@ -1,0 +1,230 @@
+//! The JSON-RPC envelope, and what a signature covers (ASIP "Message Envelope", decision 42).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use skep_base::{
+    Did, Hash32, Timestamp,
+    ed25519::{PublicKey, Signature},
+    hash::sha256,
+    json as canonical,
+};
+
+use super::{ErrorCode, Message, hex_signature};
+
+/// The longest message, without what is attached to it (decision 49).
+pub const MESSAGE_LEN_MAX: usize = 1 << 20;
+/// The longest message with everything that is attached.
+pub const ATTACHED_LEN_MAX: usize = 64 << 20;
+/// How many messages can be attached to one.
+pub const ATTACHED_MAX: usize = 200_000;
+/// The longest name of a swarm.
+pub const SWARM_LEN_MAX: usize = 64;
+
+/// Binds a message to who sent it, where and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    pub signer: Did,
+    pub swarm: String,
+    pub epoch: u64,
+    pub sent_at: Timestamp,
+}
+
+/// Why a message is refused before anybody looks at what it says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("the message is not strict JSON: {0}")]
+    Json(String),
+    #[error("the message has {0} bytes; {MESSAGE_LEN_MAX} are allowed")]
+    TooLong(usize),
+    #[error("{0}")]
+    Envelope(&'static str),
+    #[error("there is no method {0:?}")]
+    Method(String),
+    #[error("the params are not those of {method}: {why}")]
+    Params { method: &'static str, why: String },
+    #[error("{0} may not sign this message")]
+    WrongSigner(Did),
+    #[error("the key of {0} is not known")]
+    UnknownSigner(Did),
+    #[error("the signature does not fit")]
+    BadSignature,
+}
+
+impl OpenError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            OpenError::Json(_) => ErrorCode::ParseError,
+            OpenError::TooLong(_) | OpenError::Envelope(_) => ErrorCode::InvalidRequest,
+            OpenError::Method(_) => ErrorCode::MethodNotFound,
+            OpenError::Params { .. } => ErrorCode::InvalidParams,
+            OpenError::WrongSigner(_) | OpenError::UnknownSigner(_) | OpenError::BadSignature => {
+                ErrorCode::InvalidSignature
+            }
+        }
+    }
+}
+
+/// Makes signatures: a node's key, or what stands for it in a simulation.
+pub trait Sign {
+    fn sign(&self, bytes: &[u8]) -> Signature;
+}
+
+impl Sign for skep_base::ed25519::SecretKey {
+    fn sign(&self, bytes: &[u8]) -> Signature {
+        skep_base::ed25519::SecretKey::sign(self, bytes)
+    }
+}
+
+/// Knows whose signature is good.
+pub trait Check {
+    /// `own_key` is the key that a message brings along; it counts for the DID that it hashes to.
+    fn check(
+        &self,
+        signer: &Did,
+        own_key: Option<&PublicKey>,
+        bytes: &[u8],
+        signature: &Signature,
+    ) -> Result<(), OpenError>;
+}
+
+/// A message whose signature was made or checked by this process.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    pub meta: Meta,
+    pub message: Message,
+    /// Of requests: what their response repeats. Not signed.
+    pub id: Option<Value>,
+    /// The signed bytes: canonical JSON of method and params.
+    payload: Box<[u8]>,
+    signature: Signature,
+    hash: Hash32,
+    /// What it refers to; each is signed for itself.
+    pub attached: Vec<Arc<Signed>>,
+}
+
+impl PartialEq for Signed {
+    fn eq(&self, other: &Signed) -> bool {
+        self.hash == other.hash && self.signature == other.signature
+    }
+}
+
+impl Signed {
+    pub fn seal(
+        meta: Meta,
+        message: Message,
+        attached: Vec<Arc<Signed>>,
+        key: &dyn Sign,
+    ) -> Signed {
+        let payload = message.payload(&meta).into_boxed_slice();
+        let signature = key.sign(&payload);
+        let hash = sha256(&payload);
+        Signed { meta, message, id: None, payload, signature, hash, attached }
+    }
+
+    /// SHA-256 of the signed bytes: the message's name everywhere.
+    pub fn hash(&self) -> Hash32 {
+        self.hash
+    }
+
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// How many bytes it takes on the wire, about: its attachments included.
+    pub fn wire_len(&self) -> usize {
+        /// The envelope around the signed bytes.
+        const AROUND: usize = 190;
+        let attached: usize = self.attached.iter().map(|message| message.wire_len()).sum();
+        self.payload.len() + AROUND + attached
+    }
+
+    pub fn to_json(&self) -> Value {
+        let mut envelope: Map<String, Value> =
+            serde_json::from_slice(&self.payload).expect("signed bytes are a JSON object");
+        envelope.insert("jsonrpc".to_owned(), json!("2.0"));
+        envelope.insert("signature".to_owned(), json!(hex_signature::write(&self.signature)));
+        if let Some(id) = &self.id {
+            envelope.insert("id".to_owned(), id.clone());
+        }
+        if !self.attached.is_empty() {
+            let attached = self.attached.iter().map(|message| message.to_json()).collect();
+            envelope.insert("attached".to_owned(), Value::Array(attached));
+        }
+        Value::Object(envelope)
+    }
+
+    /// Reads a message and checks it and all that is attached.
+    pub fn open(text: &[u8], keys: &dyn Check) -> Result<Signed, OpenError> {
+        if text.len() > ATTACHED_LEN_MAX {
+            return Err(OpenError::TooLong(text.len()));
+        }
+        let envelope =
+            canonical::parse(text).map_err(|error| OpenError::Json(error.to_string()))?;
+        Self::from_json(envelope, keys)
+    }
+
+    pub fn from_json(envelope: Value, keys: &dyn Check) -> Result<Signed, OpenError> {
+        let Value::Object(envelope) = envelope else {
+            return Err(OpenError::Envelope("a message is a JSON object"));
+        };
+        Self::from_object(envelope, keys, true)
+    }
+
+    fn from_object(
+        mut envelope: Map<String, Value>,
+        keys: &dyn Check,
+        may_attach: bool,
+    ) -> Result<Signed, OpenError> {
+        if envelope.get("jsonrpc") != Some(&json!("2.0")) {
+            return Err(OpenError::Envelope("jsonrpc must be \"2.0\""));
+        }
+        let attached = match envelope.remove("attached") {
+            None => Vec::new(),
+            Some(Value::Array(list)) if may_attach && list.len() <= ATTACHED_MAX => list
+                .into_iter()
+                .map(|inner| match inner {
+                    Value::Object(inner) => Self::from_object(inner, keys, false).map(Arc::new),
+                    _ => Err(OpenError::Envelope("a message is a JSON object")),
+                })
+                .collect::<Result<_, _>>()?,
+            Some(_) => return Err(OpenError::Envelope("attached is a flat list of messages")),
+        };
+        let id = match envelope.remove("id") {
+            None | Some(Value::Null) => None,
+            Some(id @ (Value::String(_) | Value::Number(_))) => Some(id),
+            Some(_) => return Err(OpenError::Envelope("an id is a text or a number")),
+        };
+        let signature = envelope.get("signature").and_then(Value::as_str);
+        let signature = signature.and_then(hex_signature::read).ok_or(OpenError::BadSignature)?;
+        let Some(Value::String(method)) = envelope.remove("method") else {
+            return Err(OpenError::Envelope("a message has a method"));
+        };
+        let params = envelope.remove("params").unwrap_or_else(|| json!({}));
+        let signed = json!({"method": method, "params": params});
+        let payload = canonical::to_vec(&signed).map_err(|e| OpenError::Json(e.to_string()))?;
+        if payload.len() > MESSAGE_LEN_MAX && !Message::may_be_long(&method) {
+            return Err(OpenError::TooLong(payload.len()));
+        }
+        let (meta, message) = Message::read(&method, params)?;
+        if message.named_signer().is_some_and(|named| *named != meta.signer) {
+            return Err(OpenError::WrongSigner(meta.signer));
+        }
+        keys.check(&meta.signer, message.own_key(), &payload, &signature)?;
+        let hash = sha256(&payload);
+        Ok(Signed {
+            meta,
+            message,
+            id,
+            payload: payload.into_boxed_slice(),
+            signature,
+            hash,
+            attached,
+        })
+    }
+}

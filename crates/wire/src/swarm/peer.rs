@@ -1,0 +1,206 @@
+//! Who takes part: handshakes, keepalives, places in the hierarchy (ASIP 1, 4, 12, 13).
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
+
+use super::{Share, key_text};
+
+/// What a node can bring to work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    pub cpu_cores: u32,
+    pub ram_gb: u32,
+    #[serde(default)]
+    pub gpu_vram_gb: Option<u32>,
+    pub disk_gb: u32,
+}
+
+/// Where a node is in the network: distances between vectors are round trips, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Location {
+    pub x: f64,
+    pub y: f64,
+    pub z: f64,
+}
+
+/// SHA-256 of the agent's DID and the nonce begins with so many zero bits (decision 43).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProofOfWork {
+    pub nonce: u64,
+    pub hash: Hash32,
+    pub difficulty: u32,
+}
+
+/// 1. `swarm.handshake`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handshake {
+    pub agent_id: Did,
+    /// Base64 of the key's DER form; hex and base64 of the raw 32 bytes are read, too.
+    #[serde(with = "key_text")]
+    pub pub_key: PublicKey,
+    pub capabilities: Vec<String>,
+    pub resources: Resources,
+    pub location_vector: Location,
+    pub proof_of_work: ProofOfWork,
+    pub protocol_version: String,
+    /// What the voter's weight rests on (decision 44a).
+    #[serde(default, skip_serializing_if = "Evidence::is_empty")]
+    pub evidence: Evidence,
+}
+
+/// What answers a handshake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandshakeResult {
+    pub accepted: bool,
+    pub agent_id: Did,
+    pub current_epoch: u64,
+    pub estimated_swarm_size: u64,
+    pub hierarchy_depth: u32,
+    pub your_tier: Option<Tier>,
+}
+
+/// What an attestation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// The share of the compute challenge that was done in time, by a witness's clock.
+    ProofOfCompute,
+    /// A SwarmScore, out of 1000, by an issuer that the swarm trusts.
+    Reputation,
+    /// The share of the epoch that a witness heard the agent.
+    Uptime,
+    /// What a ledger that the swarm trusts holds as stake, as a share of the full stake.
+    Stake,
+}
+
+/// "This agent's quality was so much in this epoch." Signed over its canonical JSON with its type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attestation {
+    pub subject: Did,
+    pub quality: Quality,
+    pub value: Share,
+    pub epoch: u64,
+    pub attester: Did,
+}
+
+impl crate::identity::Statement for Attestation {
+    const TYPE: &'static str = "skep/swarm-attestation/v1";
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedAttestation {
+    #[serde(flatten)]
+    pub attestation: Attestation,
+    #[serde(with = "super::hex_signature")]
+    pub signature: skep_base::ed25519::Signature,
+}
+
+/// What a claimed score rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Evidence(pub Vec<SignedAttestation>);
+
+impl Evidence {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// 2. The parts of a composite score.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Score {
+    pub agent_id: Did,
+    pub proof_of_compute: Share,
+    pub reputation: Share,
+    pub uptime: Share,
+    #[serde(default)]
+    pub stake: Share,
+}
+
+/// 2. `election.candidacy`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidacy {
+    pub agent_id: Did,
+    pub epoch: u64,
+    pub score: Score,
+    pub location_vector: Location,
+    #[serde(default, skip_serializing_if = "Evidence::is_empty")]
+    pub evidence: Evidence,
+}
+
+/// 3. `election.vote`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElectionVote {
+    pub voter: Did,
+    pub epoch: u64,
+    pub candidate_rankings: Vec<Did>,
+}
+
+/// A place in the hierarchy: 1 is the top.
+///
+/// Written `{"TierN": 2}`; `"Tier1"`, `"Tier2"` and `"Executor"` are read, too. An executor's tier
+/// is whatever lies below the coordinators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tier(pub u32);
+
+impl Serialize for Tier {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry("TierN", &self.0)?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Tier {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Tier, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number {
+                #[serde(rename = "TierN")]
+                tier: u32,
+            },
+            Name(String),
+        }
+        let tier = match Written::deserialize(deserializer)? {
+            Written::Number { tier } => Some(tier),
+            Written::Name(name) => name.strip_prefix("Tier").and_then(|tier| tier.parse().ok()),
+        };
+        let message = "a tier is {\"TierN\": number from 1}";
+        tier.filter(|tier| *tier > 0).map(Tier).ok_or_else(|| serde::de::Error::custom(message))
+    }
+}
+
+/// 4. `hierarchy.assign_tier`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssignTier {
+    pub assigned_agent: Did,
+    pub tier: Tier,
+    pub parent_id: Did,
+    pub epoch: u64,
+    pub branch_size: u64,
+}
+
+/// 12. `swarm.keepalive`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keepalive {
+    pub agent_id: Did,
+    pub epoch: u64,
+    pub timestamp: Timestamp,
+    /// The newest election that this node knows to be final: whoever knows a newer one sends it.
+    #[serde(default)]
+    pub elected: u64,
+    /// Tasks that it works on, for whoever assigns work.
+    #[serde(default)]
+    pub active_tasks: u32,
+}
+
+/// 13. `hierarchy.succession`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Succession {
+    pub failed_leader: Did,
+    pub new_leader: Did,
+    pub epoch: u64,
+    pub branch_agents: Vec<Did>,
+}
