@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skep_base::{Did, Hash32, hash::json_sha256};
 use skep_wire::swarm::{
-    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, Ready, SubmitResult,
-    Task, Value,
+    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, Ready, Subject,
+    SubmitResult, Task, Value,
 };
 
 use crate::{
@@ -61,6 +61,19 @@ fn may_chair(epoch: &Epoch, origin: &Kept, did: &Did) -> bool {
         Message::Assign(assign) => assign.assignee == *did,
         _ => false,
     }
+}
+
+/// Who co-signs what is decided about a task.
+pub fn witnesses_of(epoch: &Epoch, origin: &Kept) -> Vec<Did> {
+    let (task_id, concerned) = match &origin.message {
+        Message::Inject(inject) => (&inject.task.task_id, epoch.tier1().to_vec()),
+        Message::Assign(assign) => {
+            let below = epoch.layout().children_of(&assign.assignee).iter().copied();
+            (&assign.task.task_id, below.chain([assign.assignee]).collect())
+        }
+        _ => return Vec::new(),
+    };
+    epoch.witnesses(&Subject::Plan { task_id: task_id.clone() }, &concerned)
 }
 
 /// A board's record, taken apart.

@@ -18,3 +18,4 @@ pub mod node;
 pub mod pow;
 pub mod score;
 pub mod tally;
+pub mod transcript;

@@ -152,16 +152,9 @@ impl Node {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many tasks");
         }
         let subject = Subject::Plan { task_id: task.task_id.clone() };
-        let concerned = match chair {
-            None => epoch.tier1().to_vec(),
-            Some(chair) => {
-                let below = epoch.layout().children_of(&chair).iter().copied();
-                below.chain([chair]).collect()
-            }
-        };
         let timing = &self.genesis.timing;
         let setting = Setting {
-            witnesses: epoch.witnesses(&subject, &concerned),
+            witnesses: judge::witnesses_of(&epoch, origin),
             leaders: chair.map_or_else(|| epoch.leaders(&subject), |chair| vec![chair]),
             subject,
             anyone_first: true,
