@@ -17,6 +17,9 @@ use crate::{
     kept::{Kept, attach},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How many views ahead of its own a witness listens to.
 const VIEWS_AHEAD_MAX: u32 = 1_000;
 

@@ -1,0 +1,170 @@
+//! Witnesses, some of whom lie, on a line that loses and reorders.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use proptest::prelude::*;
+use skep_base::ed25519::SecretKey;
+use skep_wire::swarm::{Chosen, Meta, Outcome, Signed};
+
+use super::*;
+
+fn start() -> Timestamp {
+    Timestamp::from_ms(1_800_000_000_000)
+}
+
+fn key(n: u8) -> SecretKey {
+    SecretKey::from_seed([n + 1; 32])
+}
+
+fn value(plan: &str, by: Did) -> Value {
+    let chosen = Chosen::Plan { plan_id: plan.to_owned(), proposer: by };
+    Value { outcome: Outcome::Plan(chosen), record: Vec::new() }
+}
+
+/// All witnesses of one subject and what is on its way between them.
+struct Room {
+    keys: Vec<SecretKey>,
+    dids: Vec<Did>,
+    accords: Vec<Accord>,
+    liars: BTreeSet<usize>,
+    line: Vec<(usize, Kept)>,
+    now: Timestamp,
+    chance: u64,
+    loss: u64,
+}
+
+impl Room {
+    fn new(n: u8, liars: BTreeSet<usize>, seed: u64, loss: u64) -> Room {
+        let mut keys: Vec<SecretKey> = (0..n).map(key).collect();
+        keys.sort_by_key(|key| key.public().did());
+        let dids: Vec<Did> = keys.iter().map(|key| key.public().did()).collect();
+        let setting = Setting {
+            subject: Subject::Plan { task_id: "t".to_owned() },
+            witnesses: dids.clone(),
+            leaders: dids.clone(),
+            anyone_first: seed.is_multiple_of(2),
+            slow_ms: 1_000,
+            quick_ms: 1_000,
+            deadline: Timestamp::MAX,
+            resend_ms: 200,
+        };
+        let accord = |did: &Did| Accord::new(*did, setting.clone(), start());
+        let accords = dids.iter().map(accord).collect();
+        let chance = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Room { keys, dids, accords, liars, line: Vec::new(), now: start(), chance, loss }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance % below
+    }
+
+    fn seal(&self, by: usize, certificate: Certificate, attached: Vec<Arc<Signed>>) -> Kept {
+        let (signer, sent_at) = (self.dids[by], self.now);
+        let meta = Meta { signer, swarm: "test".to_owned(), epoch: 1, sent_at };
+        let message = Message::Certificate(certificate);
+        Kept(Arc::new(Signed::seal(meta, message, attached, &self.keys[by])))
+    }
+
+    /// Puts an accord's messages on the line. A liar proposes and signs two values at a time.
+    fn perform(&mut self, by: usize, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::Send { to, certificate, attached } => {
+                    for did in to {
+                        let Ok(at) = self.dids.binary_search(&did) else { continue };
+                        let mut certificate = certificate.clone();
+                        if self.liars.contains(&by) && self.draw(2) == 0 {
+                            self.twist(by, &mut certificate.word);
+                        }
+                        let kept = self.seal(by, certificate, attached.clone());
+                        self.line.push((at, kept));
+                    }
+                }
+                Act::Wanted => {
+                    let mine = value(&format!("p{by}"), self.dids[by]);
+                    let acts = self.accords[by].offer(self.now, mine, Vec::new());
+                    self.perform(by, acts);
+                }
+                Act::Decided => {}
+            }
+        }
+    }
+
+    fn twist(&mut self, by: usize, word: &mut Word) {
+        let other = value(&format!("lie{}", self.draw(2)), self.dids[by]);
+        match word {
+            Word::Propose { value } | Word::Bundle { value, .. } => *value = other,
+            Word::Sign { hash, .. } => *hash = other.hash(),
+            Word::NextView { prepared } => *prepared = None,
+        }
+    }
+
+    fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if !self.line.is_empty() && self.draw(8) > 0 {
+                let index = self.draw(self.line.len() as u64) as usize;
+                let (to, kept) = self.line.swap_remove(index);
+                if self.draw(100) < self.loss {
+                    continue;
+                }
+                // A twin of what was delivered may come again.
+                if self.draw(10) == 0 {
+                    self.line.push((to, kept.clone()));
+                }
+                let acts = self.accords[to].take(self.now, &kept, &|_, _| Verdict::Valid);
+                self.perform(to, acts);
+            } else {
+                self.now = plus(self.now, 40);
+                for at in 0..self.accords.len() {
+                    let text = serde_json::to_vec(&self.accords[at]).unwrap();
+                    self.accords[at] = serde_json::from_slice(&text).unwrap();
+                    let acts = self.accords[at].tick(self.now);
+                    self.perform(at, acts);
+                    if self.accords[at].view() == 0 && self.accords[at].leads() {
+                        self.perform(at, vec![Act::Wanted]);
+                    }
+                }
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn honest(&self) -> impl Iterator<Item = &Accord> {
+        let honest = |(at, accord)| (!self.liars.contains(&at)).then_some(accord);
+        self.accords.iter().enumerate().filter_map(honest)
+    }
+
+    fn is_over(&self) -> bool {
+        self.honest().all(|accord| accord.decided().is_some())
+    }
+
+    fn values(&self) -> BTreeSet<Hash32> {
+        self.honest().filter_map(|accord| Some(accord.decided()?.value.hash())).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever is lost and whoever lies: never two values; and one, when all that is honest meets.
+    #[test]
+    fn one_value_is_final(n in 1u8..8, seed in any::<u64>(), loss in 0u64..40) {
+        let mut room = Room::new(n, BTreeSet::new(), seed, loss);
+        let liars = (usize::from(n) - 1) / 3;
+        while room.liars.len() < liars {
+            let at = room.draw(u64::from(n)) as usize;
+            room.liars.insert(at);
+        }
+        room.run(3_000);
+        prop_assert!(room.values().len() <= 1, "{:?}", room.values());
+        room.loss = 0;
+        room.run(30_000);
+        prop_assert!(room.is_over(), "not all have decided");
+        prop_assert_eq!(room.values().len(), 1);
+    }
+}
