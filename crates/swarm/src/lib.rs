@@ -3,10 +3,12 @@
 //! Everything here is a function of signed messages and the time: no I/O, no clock, no randomness.
 //! The same inputs give the same decision on every node and to every later auditor.
 
+pub mod accord;
 pub mod aggregate;
 pub mod assignment;
 pub mod coordinate;
 pub mod draw;
+pub mod kept;
 pub mod layout;
 pub mod pow;
 pub mod score;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32};
 
-use super::{Artifact, Share, Succession};
+use super::{Artifact, Share, Succession, task::is_default};
 
 /// 20. `consensus.certificate`, a method of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +88,8 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elected {
     pub epoch: u64,
+    /// The epoch whose members have certified this one.
+    pub previous: u64,
     /// By DID, in their order.
     pub members: Vec<Member>,
     /// The winners, best first.
@@ -100,6 +102,12 @@ pub struct Member {
     pub did: Did,
     /// Its composite score as its evidence allows.
     pub weight: Share,
+    /// Elections in a row that it has let pass.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub missed: u32,
+    /// Where it is in the network, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<[i64; 3]>,
 }
 
 /// The plan that won, or why there is none.

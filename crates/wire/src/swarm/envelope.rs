@@ -12,6 +12,7 @@ use skep_base::{
 };
 
 use super::{ErrorCode, Message, hex_signature};
+use crate::identity::Statement;
 
 /// The longest message, without what is attached to it (decision 49).
 pub const MESSAGE_LEN_MAX: usize = 1 << 20;
@@ -216,6 +217,10 @@ impl Signed {
             return Err(OpenError::WrongSigner(meta.signer));
         }
         keys.check(&meta.signer, message.own_key(), &payload, &signature)?;
+        for signed in message.evidence() {
+            let bytes = signed.attestation.signed_bytes().map_err(|_| OpenError::BadSignature)?;
+            keys.check(&signed.attestation.attester, None, &bytes, &signed.signature)?;
+        }
         let hash = sha256(&payload);
         Ok(Signed {
             meta,

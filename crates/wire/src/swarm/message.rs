@@ -7,7 +7,7 @@ use skep_base::{Did, ed25519::PublicKey, json as canonical};
 use super::{
     Accept, Assign, AssignTier, Candidacy, Certificate, Commit, Critique, Decline, Dissolve,
     ElectionVote, Handshake, Inject, Invite, Keepalive, Meta, OpenError, PlanVote, Ready, Reveal,
-    SubmitResult, Succession, Verification, envelope::SWARM_LEN_MAX,
+    SignedAttestation, SubmitResult, Succession, Verification, envelope::SWARM_LEN_MAX,
 };
 
 macro_rules! methods {
@@ -134,6 +134,15 @@ impl Message {
             Message::Handshake(m) => Some(&m.pub_key),
             Message::Inject(m) => m.pub_key.as_ref(),
             _ => None,
+        }
+    }
+
+    /// What others have signed about its signer.
+    pub fn evidence(&self) -> &[SignedAttestation] {
+        match self {
+            Message::Handshake(m) => &m.evidence.0,
+            Message::Candidacy(m) => &m.evidence.0,
+            _ => &[],
         }
     }
 

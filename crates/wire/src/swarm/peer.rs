@@ -1,5 +1,7 @@
 //! Who takes part: handshakes, keepalives, places in the hierarchy (ASIP 1, 4, 12, 13).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
@@ -129,11 +131,25 @@ pub struct Candidacy {
 }
 
 /// 3. `election.vote`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ElectionVote {
     pub voter: Did,
     pub epoch: u64,
     pub candidate_rankings: Vec<Did>,
+    /// What the voter has observed of those whom the beacon drew for it (decision 44a).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub observed: BTreeMap<Did, Observed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location_vector: Option<Location>,
+}
+
+/// What one member has seen of another in the epoch that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The share of the epoch in which it was heard.
+    pub uptime: Share,
+    /// How it did in the timed challenge.
+    pub proof_of_compute: Share,
 }
 
 /// A place in the hierarchy: 1 is the top.

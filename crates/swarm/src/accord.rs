@@ -1,0 +1,576 @@
+//! One value, final, among witnesses of whom a third may lie or be away (decision 45).
+//!
+//! A leader proposes; each witness signs at most one value in a view; ⌊2n/3⌋+1 signatures make the
+//! value *prepared*, and whoever has seen that signs once more; as many second signatures make it
+//! final. Two such sets share an honest witness, so two values are never final. A view that takes
+//! too long is left together with whatever was prepared in it, which the next leader must propose
+//! again: a value that may be final somewhere is never replaced.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Hash32, Timestamp};
+use skep_wire::swarm::{Certificate, Message, Prepared, Step, Subject, Value, Word};
+
+use crate::{
+    draw::quorum,
+    kept::{Kept, attach},
+};
+
+
+/// How many views ahead of its own a witness listens to.
+const VIEWS_AHEAD_MAX: u32 = 1_000;
+
+/// Who takes part, and how patient they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    pub subject: Subject,
+    /// In the order of their DIDs.
+    pub witnesses: Vec<Did>,
+    /// Who leads view 0, 1, 2, …, and again from the start.
+    pub leaders: Vec<Did>,
+    /// Whether in view 0 each of them may propose: the first one heard counts.
+    pub anyone_first: bool,
+    /// How long a view lasts while there is time.
+    pub slow_ms: u64,
+    /// And when the deadline has passed, or where there is nothing to wait for.
+    pub quick_ms: u64,
+    pub deadline: Timestamp,
+    pub resend_ms: u64,
+}
+
+impl Setting {
+    fn quorum(&self) -> usize {
+        quorum(self.witnesses.len())
+    }
+
+    fn is_witness(&self, did: &Did) -> bool {
+        self.witnesses.binary_search(did).is_ok()
+    }
+
+    fn leader(&self, view: u32) -> Option<Did> {
+        let turn = usize::try_from(view).ok()?.checked_rem(self.leaders.len())?;
+        self.leaders.get(turn).copied()
+    }
+
+    fn may_lead(&self, view: u32, did: &Did) -> bool {
+        match view {
+            0 if self.anyone_first => self.leaders.contains(did),
+            _ => self.leader(view) == Some(*did),
+        }
+    }
+
+    fn view_end(&self, now: Timestamp, view: u32) -> Timestamp {
+        /// Views get longer, so that slow ones meet in the end.
+        const GROWTH_MAX: u32 = 8;
+        let quick = self.quick_ms.saturating_mul(u64::from(1 + view.min(GROWTH_MAX)));
+        let soon = plus(now, quick);
+        plus(now, self.slow_ms).min(self.deadline).max(soon)
+    }
+}
+
+fn plus(now: Timestamp, ms: u64) -> Timestamp {
+    now.plus(std::time::Duration::from_millis(ms))
+}
+
+/// A value with the signatures of one step, and the messages from which it follows where they are
+/// at hand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proven {
+    pub view: u32,
+    pub value: Value,
+    pub signatures: Vec<Kept>,
+    pub record: Vec<Kept>,
+}
+
+/// A value that a leader proposes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Proposal {
+    value: Value,
+    hash: Hash32,
+    record: Vec<Kept>,
+    justified_by: Vec<Kept>,
+    prepare: BTreeMap<Did, Kept>,
+    commit: BTreeMap<Did, Kept>,
+}
+
+/// What a witness has signed last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Vote {
+    view: u32,
+    step: Step,
+    hash: Hash32,
+    leader: Did,
+}
+
+/// What somebody's own judgement says of a proposed value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Valid,
+    /// Perhaps later: it comes too early, or something is missing here.
+    NotYet,
+    Invalid,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    Send {
+        to: Vec<Did>,
+        certificate: Certificate,
+        attached: Vec<std::sync::Arc<skep_wire::swarm::Signed>>,
+    },
+    /// This node leads, and nothing is prepared: a value is wanted.
+    Wanted,
+    /// The value is final.
+    Decided,
+}
+
+/// One witness's part in making one value final.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accord {
+    me: Did,
+    setting: Setting,
+    view: u32,
+    until: Timestamp,
+    resend_at: Timestamp,
+    offer: Option<(Value, Vec<Kept>)>,
+    proposal: Option<Proposal>,
+    vote: Option<Vote>,
+    prepared: Option<Proven>,
+    /// Those who wait no longer, by the last view that they have asked for.
+    moved_on: BTreeMap<Did, Kept>,
+    decided: Option<Proven>,
+}
+
+type Judge<'a> = &'a dyn Fn(&Value, &[Kept]) -> Verdict;
+
+impl Accord {
+    pub fn new(me: Did, setting: Setting, now: Timestamp) -> Accord {
+        let until = setting.view_end(now, 0);
+        let resend_at = plus(now, setting.resend_ms);
+        Accord {
+            me,
+            setting,
+            view: 0,
+            until,
+            resend_at,
+            offer: None,
+            proposal: None,
+            vote: None,
+            prepared: None,
+            moved_on: BTreeMap::new(),
+            decided: None,
+        }
+    }
+
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    pub fn decided(&self) -> Option<&Proven> {
+        self.decided.as_ref()
+    }
+
+    pub fn view(&self) -> u32 {
+        self.view
+    }
+
+    /// Whether it is this node's turn to propose.
+    pub fn leads(&self) -> bool {
+        self.decided.is_none() && self.setting.may_lead(self.view, &self.me)
+    }
+
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.decided.is_none().then(|| self.until.min(self.resend_at))
+    }
+
+    /// What this node would propose where it leads.
+    pub fn offer(&mut self, now: Timestamp, value: Value, record: Vec<Kept>) -> Vec<Act> {
+        self.offer = Some((value, record));
+        self.propose(now)
+    }
+
+    /// Takes a decision that was reached without this node.
+    pub fn adopt(&mut self, proven: Proven) -> Vec<Act> {
+        if self.decided.is_some() {
+            return Vec::new();
+        }
+        self.decided = Some(proven);
+        self.proposal = None;
+        self.moved_on.clear();
+        vec![Act::Decided]
+    }
+
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Act> {
+        if self.decided.is_some() {
+            return Vec::new();
+        }
+        if now >= self.until {
+            return self.enter(now, self.view.saturating_add(1));
+        }
+        if now >= self.resend_at {
+            self.resend_at = plus(now, self.setting.resend_ms);
+            return self.resend();
+        }
+        Vec::new()
+    }
+
+    /// Takes a message about this subject.
+    pub fn take(&mut self, now: Timestamp, message: &Kept, judge: Judge<'_>) -> Vec<Act> {
+        let Message::Certificate(certificate) = &message.message else {
+            return Vec::new();
+        };
+        let from = message.meta.signer;
+        let about_us = certificate.subject == self.setting.subject;
+        if !about_us || certificate.view > self.view.saturating_add(VIEWS_AHEAD_MAX) {
+            return Vec::new();
+        }
+        if let Word::Bundle { step: Step::Commit, value } = &certificate.word {
+            return match proven(message, Step::Commit, value, &self.setting.witnesses) {
+                Some(proven) => self.adopt(proven),
+                None => Vec::new(),
+            };
+        }
+        if !self.setting.is_witness(&from) {
+            return Vec::new();
+        }
+        if self.decided.is_some() {
+            // Whoever still asks has missed it. A signature is the last word of many: no answer.
+            let asks = !matches!(certificate.word, Word::Sign { .. });
+            return if asks && from != self.me { self.tell(vec![from]) } else { Vec::new() };
+        }
+        match &certificate.word {
+            Word::Propose { value } => self.take_proposal(now, message, certificate, value, judge),
+            Word::Sign { step, hash } => self.take_signature(message, certificate, *step, hash),
+            Word::Bundle { value, .. } => self.take_prepared(now, message, certificate, value),
+            Word::NextView { .. } => self.take_next_view(now, message, certificate.view),
+        }
+    }
+
+    fn take_proposal(
+        &mut self,
+        now: Timestamp,
+        message: &Kept,
+        certificate: &Certificate,
+        value: &Value,
+        judge: Judge<'_>,
+    ) -> Vec<Act> {
+        let (from, view) = (message.meta.signer, certificate.view);
+        if view < self.view || !self.setting.may_lead(view, &from) {
+            return Vec::new();
+        }
+        let hash = value.hash();
+        if let Some(vote) = self.vote.filter(|vote| vote.view == view) {
+            // One value in a view; the same one again means that the answer was lost.
+            let again = vote.hash == hash && vote.leader == from && view == self.view;
+            return if again { vec![self.send_vote(vote)] } else { Vec::new() };
+        }
+        let justified = self.justification(message, view, &hash);
+        let is_safe = self.prepared.as_ref().is_none_or(|prepared| {
+            prepared.value.hash() == hash || justified.is_some_and(|by| by >= prepared.view)
+        });
+        if !is_safe {
+            // The leader does not know what was prepared; it will.
+            return vec![self.next_view(vec![from])];
+        }
+        let record: Vec<Kept> = message.attached.iter().cloned().map(Kept).collect();
+        let verdict = if justified.is_some() { Verdict::Valid } else { judge(value, &record) };
+        if verdict != Verdict::Valid {
+            return Vec::new();
+        }
+        let mut acts = Vec::new();
+        if view > self.view {
+            acts = self.enter(now, view);
+        }
+        let vote = Vote { view, step: Step::Prepare, hash, leader: from };
+        self.vote = Some(vote);
+        acts.push(self.send_vote(vote));
+        acts
+    }
+
+    /// The view in which the proposed value was prepared before, if its signatures are attached.
+    fn justification(&self, message: &Kept, view: u32, hash: &Hash32) -> Option<u32> {
+        let mut by_view: BTreeMap<u32, Vec<Did>> = BTreeMap::new();
+        for signature in &message.attached {
+            if let Message::Certificate(inner) = &signature.message
+                && inner.subject == self.setting.subject
+                && inner.view < view
+                && inner.word == (Word::Sign { step: Step::Prepare, hash: *hash })
+                && self.setting.is_witness(&signature.meta.signer)
+            {
+                by_view.entry(inner.view).or_default().push(signature.meta.signer);
+            }
+        }
+        by_view.into_iter().rev().find_map(|(view, mut signers)| {
+            signers.sort();
+            signers.dedup();
+            (signers.len() >= self.setting.quorum()).then_some(view)
+        })
+    }
+
+    fn take_signature(
+        &mut self,
+        message: &Kept,
+        certificate: &Certificate,
+        step: Step,
+        hash: &Hash32,
+    ) -> Vec<Act> {
+        let quorum = self.setting.quorum();
+        let (from, view) = (message.meta.signer, self.view);
+        let Some(proposal) = &mut self.proposal else {
+            return Vec::new();
+        };
+        if certificate.view != view || proposal.hash != *hash {
+            return Vec::new();
+        }
+        let signatures = match step {
+            Step::Prepare => &mut proposal.prepare,
+            Step::Commit => &mut proposal.commit,
+        };
+        signatures.insert(from, message.clone());
+        if signatures.len() != quorum {
+            return Vec::new();
+        }
+        let proven = Proven {
+            view,
+            value: proposal.value.clone(),
+            signatures: signatures.values().cloned().collect(),
+            record: proposal.record.clone(),
+        };
+        match step {
+            Step::Prepare => {
+                self.prepared = Some(proven);
+                let witnesses = self.setting.witnesses.clone();
+                self.send_prepared(witnesses).into_iter().collect()
+            }
+            Step::Commit => {
+                let mut acts = self.adopt(proven);
+                let others = self.setting.witnesses.iter().filter(|did| **did != self.me);
+                let others = others.copied().collect();
+                acts.extend(self.tell(others));
+                acts
+            }
+        }
+    }
+
+    fn take_prepared(
+        &mut self,
+        now: Timestamp,
+        message: &Kept,
+        certificate: &Certificate,
+        value: &Value,
+    ) -> Vec<Act> {
+        let (from, view) = (message.meta.signer, certificate.view);
+        if view < self.view {
+            return Vec::new();
+        }
+        // Something newer was prepared already.
+        if self.prepared.as_ref().is_some_and(|known| known.view > view) {
+            return Vec::new();
+        }
+        let Some(mut proven) = proven(message, Step::Prepare, value, &self.setting.witnesses)
+        else {
+            return Vec::new();
+        };
+        let mut acts = Vec::new();
+        if view > self.view {
+            acts = self.enter(now, view);
+        }
+        if let Some(known) = self.prepared.take().filter(|known| known.value == proven.value) {
+            proven.record = known.record;
+        }
+        let vote = Vote { view, step: Step::Commit, hash: value.hash(), leader: from };
+        self.prepared = Some(proven);
+        self.vote = Some(vote);
+        acts.push(self.send_vote(vote));
+        acts
+    }
+
+    fn take_next_view(&mut self, now: Timestamp, message: &Kept, view: u32) -> Vec<Act> {
+        let from = message.meta.signer;
+        self.learn_prepared(message);
+        let asked = |kept: &Kept| match &kept.message {
+            Message::Certificate(certificate) => certificate.view,
+            _ => 0,
+        };
+        if self.moved_on.get(&from).is_some_and(|known| asked(known) >= view) {
+            return Vec::new();
+        }
+        self.moved_on.insert(from, message.clone());
+        // More than could lie want to go on: so do we.
+        let rest = self.setting.witnesses.len() - self.setting.quorum() + 1;
+        let mut views: Vec<u32> = self.moved_on.values().map(asked).collect();
+        views.sort_unstable_by(|a, b| b.cmp(a));
+        if let Some(wanted) = views.get(rest - 1).copied().filter(|wanted| *wanted > self.view) {
+            return self.enter(now, wanted);
+        }
+        self.propose(now)
+    }
+
+    /// What others have prepared binds this node, too: it is as good as having seen it.
+    fn learn_prepared(&mut self, message: &Kept) {
+        let Message::Certificate(Certificate {
+            word: Word::NextView { prepared: Some(Prepared { view, value }) },
+            ..
+        }) = &message.message
+        else {
+            return;
+        };
+        if self.prepared.as_ref().is_some_and(|known| known.view >= *view) {
+            return;
+        }
+        let hash = value.hash();
+        let is_signature = |kept: &&std::sync::Arc<skep_wire::swarm::Signed>| {
+            matches!(&kept.message, Message::Certificate(inner)
+                if inner.subject == self.setting.subject && inner.view == *view
+                    && inner.word == Word::Sign { step: Step::Prepare, hash })
+        };
+        let (signatures, record): (Vec<_>, Vec<_>) =
+            message.attached.iter().partition(is_signature);
+        let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
+        signers.sort();
+        signers.dedup();
+        signers.retain(|did| self.setting.is_witness(did));
+        if signers.len() >= self.setting.quorum() {
+            let keep = |list: Vec<&std::sync::Arc<skep_wire::swarm::Signed>>| {
+                list.into_iter().cloned().map(Kept).collect()
+            };
+            self.prepared = Some(Proven {
+                view: *view,
+                value: value.clone(),
+                signatures: keep(signatures),
+                record: keep(record),
+            });
+        }
+    }
+
+    fn enter(&mut self, now: Timestamp, view: u32) -> Vec<Act> {
+        self.view = view;
+        self.until = self.setting.view_end(now, view);
+        self.resend_at = plus(now, self.setting.resend_ms);
+        self.proposal = None;
+        let mut acts = vec![self.next_view(self.setting.witnesses.clone())];
+        acts.extend(self.propose(now));
+        acts
+    }
+
+    /// Proposes where it is this node's turn: what is prepared, otherwise its own.
+    fn propose(&mut self, _now: Timestamp) -> Vec<Act> {
+        if !self.leads() || self.proposal.is_some() || self.vote.is_some_and(|v| v.view == self.view)
+        {
+            return Vec::new();
+        }
+        let view = self.view;
+        let asks = |kept: &&Kept| {
+            matches!(&kept.message, Message::Certificate(certificate) if certificate.view >= view)
+        };
+        if view > 0 && self.moved_on.values().filter(asks).count() < self.setting.quorum() {
+            return Vec::new();
+        }
+        let (value, record, justified_by) = match (&self.prepared, &self.offer) {
+            (Some(known), _) => {
+                (known.value.clone(), known.record.clone(), known.signatures.clone())
+            }
+            (None, Some((value, record))) => (value.clone(), record.clone(), Vec::new()),
+            (None, None) if view > 0 || !self.setting.anyone_first => return vec![Act::Wanted],
+            (None, None) => return Vec::new(),
+        };
+        self.proposal = Some(Proposal {
+            hash: value.hash(),
+            value,
+            record,
+            justified_by,
+            prepare: BTreeMap::new(),
+            commit: BTreeMap::new(),
+        });
+        self.send_proposal(self.setting.witnesses.clone()).into_iter().collect()
+    }
+
+    fn resend(&self) -> Vec<Act> {
+        let unheard = |heard: &BTreeMap<Did, Kept>| -> Vec<Did> {
+            let missing = |did: &&Did| !heard.contains_key(*did);
+            self.setting.witnesses.iter().filter(missing).copied().collect()
+        };
+        match &self.proposal {
+            Some(proposal) if proposal.prepare.len() >= self.setting.quorum() => {
+                self.send_prepared(unheard(&proposal.commit)).into_iter().collect()
+            }
+            Some(proposal) => {
+                self.send_proposal(unheard(&proposal.prepare)).into_iter().collect()
+            }
+            // Nobody leads this view yet, as far as is known here.
+            None if self.view > 0 && self.vote.is_none_or(|vote| vote.view < self.view) => {
+                let leader = self.setting.leader(self.view);
+                vec![self.next_view(leader.into_iter().collect())]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn send(&self, to: Vec<Did>, word: Word, view: u32, attached: &[&[Kept]]) -> Act {
+        let certificate = Certificate { subject: self.setting.subject.clone(), view, word };
+        Act::Send { to, certificate, attached: attach(&attached.concat()) }
+    }
+
+    fn send_vote(&self, vote: Vote) -> Act {
+        let word = Word::Sign { step: vote.step, hash: vote.hash };
+        self.send(vec![vote.leader], word, vote.view, &[])
+    }
+
+    fn send_proposal(&self, to: Vec<Did>) -> Option<Act> {
+        let proposal = self.proposal.as_ref()?;
+        let word = Word::Propose { value: proposal.value.clone() };
+        Some(self.send(to, word, self.view, &[&proposal.record, &proposal.justified_by]))
+    }
+
+    fn send_prepared(&self, to: Vec<Did>) -> Option<Act> {
+        let prepared = self.prepared.as_ref()?;
+        let word = Word::Bundle { step: Step::Prepare, value: prepared.value.clone() };
+        Some(self.send(to, word, prepared.view, &[&prepared.signatures]))
+    }
+
+    fn next_view(&self, to: Vec<Did>) -> Act {
+        let prepared = self.prepared.as_ref();
+        let attached = prepared.map(|known| [&known.signatures[..], &known.record[..]]);
+        let word = Word::NextView {
+            prepared: prepared
+                .map(|known| Prepared { view: known.view, value: known.value.clone() }),
+        };
+        self.send(to, word, self.view, attached.as_ref().map_or(&[][..], |parts| &parts[..]))
+    }
+
+    /// Sends the certificate to others.
+    pub fn tell(&self, to: Vec<Did>) -> Vec<Act> {
+        let Some(decided) = &self.decided else {
+            return Vec::new();
+        };
+        let word = Word::Bundle { step: Step::Commit, value: decided.value.clone() };
+        vec![self.send(to, word, decided.view, &[&decided.signatures, &decided.record])]
+    }
+}
+
+/// The value of a bundle, if enough witnesses have signed it.
+pub fn proven(message: &Kept, step: Step, value: &Value, witnesses: &[Did]) -> Option<Proven> {
+    let Message::Certificate(certificate) = &message.message else {
+        return None;
+    };
+    let word = Word::Sign { step, hash: value.hash() };
+    let is_signature = |kept: &Kept| {
+        matches!(&kept.message, Message::Certificate(inner)
+            if inner.subject == certificate.subject && inner.view == certificate.view
+                && inner.word == word)
+    };
+    let all = message.attached.iter().cloned().map(Kept);
+    let (signatures, record): (Vec<Kept>, Vec<Kept>) = all.partition(is_signature);
+    let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
+    signers.sort();
+    signers.dedup();
+    signers.retain(|did| witnesses.binary_search(did).is_ok());
+    (signers.len() >= quorum(witnesses.len())).then(|| Proven {
+        view: certificate.view,
+        value: value.clone(),
+        signatures,
+        record,
+    })
+}

@@ -1,0 +1,57 @@
+//! Messages as a node keeps them.
+
+use std::{ops::Deref, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+use skep_base::{
+    Did,
+    ed25519::{PublicKey, Signature},
+};
+use skep_wire::swarm::{Check, OpenError, Signed};
+
+/// A checked message that many may hold. Stored with everything that was signed; what a node reads
+/// back from its own store is not checked again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept(pub Arc<Signed>);
+
+impl Deref for Kept {
+    type Target = Signed;
+
+    fn deref(&self) -> &Signed {
+        &self.0
+    }
+}
+
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.to_json().serialize(serializer)
+    }
+}
+
+struct Checked;
+
+impl Check for Checked {
+    fn check(
+        &self,
+        _: &Did,
+        _: Option<&PublicKey>,
+        _: &[u8],
+        _: &Signature,
+    ) -> Result<(), OpenError> {
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+        let envelope = Value::deserialize(deserializer)?;
+        let signed = Signed::from_json(envelope, &Checked).map_err(de::Error::custom)?;
+        Ok(Kept(Arc::new(signed)))
+    }
+}
+
+/// What others are sent along.
+pub(crate) fn attach(messages: &[Kept]) -> Vec<Arc<Signed>> {
+    messages.iter().map(|message| message.0.clone()).collect()
+}
