@@ -17,7 +17,6 @@ use crate::{
     kept::{Kept, attach},
 };
 
-
 /// How many views ahead of its own a witness listens to.
 const VIEWS_AHEAD_MAX: u32 = 1_000;
 
@@ -457,14 +456,14 @@ impl Accord {
 
     /// Proposes where it is this node's turn: what is prepared, otherwise its own.
     fn propose(&mut self, _now: Timestamp) -> Vec<Act> {
-        if !self.leads() || self.proposal.is_some() || self.vote.is_some_and(|v| v.view == self.view)
+        if !self.leads()
+            || self.proposal.is_some()
+            || self.vote.is_some_and(|v| v.view == self.view)
         {
             return Vec::new();
         }
         let view = self.view;
-        let asks = |kept: &&Kept| {
-            matches!(&kept.message, Message::Certificate(certificate) if certificate.view >= view)
-        };
+        let asks = |kept: &&Kept| matches!(&kept.message, Message::Certificate(certificate) if certificate.view >= view);
         if view > 0 && self.moved_on.values().filter(asks).count() < self.setting.quorum() {
             return Vec::new();
         }
@@ -496,9 +495,7 @@ impl Accord {
             Some(proposal) if proposal.prepare.len() >= self.setting.quorum() => {
                 self.send_prepared(unheard(&proposal.commit)).into_iter().collect()
             }
-            Some(proposal) => {
-                self.send_proposal(unheard(&proposal.prepare)).into_iter().collect()
-            }
+            Some(proposal) => self.send_proposal(unheard(&proposal.prepare)).into_iter().collect(),
             // Nobody leads this view yet, as far as is known here.
             None if self.view > 0 && self.vote.is_none_or(|vote| vote.view < self.view) => {
                 let leader = self.setting.leader(self.view);

@@ -25,6 +25,8 @@ mod message;
 mod peer;
 mod share;
 mod task;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use certificate::*;

@@ -94,7 +94,10 @@ impl<'a> Directory<'a> {
     fn find(&self, did: &Did) -> Option<usize> {
         let prefix = prefix(did);
         let (from, to) = (self.starts[prefix] as usize, self.starts[prefix + 1] as usize);
-        let found = self.standing[from..to].binary_search_by(|(known, _)| known.cmp(did));
-        found.ok().map(|at| from + at)
+        match &self.standing[from..to] {
+            [] => None,
+            [(only, _)] => (only == did).then_some(from),
+            some => some.binary_search_by(|(known, _)| known.cmp(did)).ok().map(|at| from + at),
+        }
     }
 }

@@ -91,16 +91,16 @@ pub fn critic_mean_e6(plan: &str, ballots: &[Ballot]) -> u64 {
     scored.mean_e6()
 }
 
-/// A sum of critic scores. The weights are hundredths.
+/// A sum of critic scores. The weights are hundredths; there is room for 10^11 ballots.
 #[derive(Clone, Copy, Default)]
 struct Scored {
-    sum_e8: u128,
-    count: u128,
+    sum_e8: u64,
+    count: u64,
 }
 
 impl Scored {
     fn add(&mut self, score: &CriticScore) {
-        let e6 = |share: Share| u128::from(share.e6());
+        let e6 = |share: Share| u64::from(share.e6());
         let safety = e6(Share::ONE) - e6(score.risk);
         self.sum_e8 += 30 * e6(score.feasibility)
             + 25 * e6(score.parallelism)
@@ -110,22 +110,36 @@ impl Scored {
     }
 
     fn mean_e6(&self) -> u64 {
-        let mean = self.sum_e8.checked_div(100 * self.count).unwrap_or(0);
-        u64::try_from(mean).expect("a mean of shares is a share")
+        self.sum_e8.checked_div(100 * self.count).unwrap_or(0)
     }
 }
 
 /// The plans in the order of their ids, each once; from here on they are numbers.
 struct Plans<'a> {
     ids: Vec<&'a str>,
-    /// Sorted by tail, then id.
-    by_tail: Vec<(u64, &'a str, u32)>,
+    /// Sorted by key, then id.
+    by_key: Vec<(u64, &'a str, u32)>,
+    /// Where in `by_key` those begin whose keys start with these bits, and where the next ones do.
+    starts: [u32; (1 << KEY_BITS) + 1],
 }
 
-/// The last bytes of an id. Ids differ at their ends where they are made by chance, so comparing
-/// these decides nearly every step of a search.
-fn tail(id: &str) -> u64 {
-    id.as_bytes().last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+/// So many bits tell ten plans mostly apart.
+const KEY_BITS: u32 = 8;
+
+/// The end of an id, mixed: ids differ there where they are made by chance. Where somebody made
+/// them alike on purpose, a binary search remains.
+fn key(id: &str) -> u64 {
+    /// Odd and without a pattern: 2^64 divided by the golden ratio.
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let tail = match id.as_bytes().last_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => id.bytes().fold(0, |tail, byte| tail << u8::BITS | u64::from(byte)),
+    };
+    tail.wrapping_mul(MIX)
+}
+
+fn start(key: u64) -> usize {
+    (key >> (u64::BITS - KEY_BITS)) as usize
 }
 
 impl<'a> Plans<'a> {
@@ -133,10 +147,19 @@ impl<'a> Plans<'a> {
         let mut ids: Vec<&str> = plans.iter().map(String::as_str).collect();
         ids.sort_unstable();
         ids.dedup();
-        let mut by_tail: Vec<(u64, &str, u32)> =
-            ids.iter().zip(0..).map(|(id, number)| (tail(id), *id, number)).collect();
-        by_tail.sort_unstable();
-        Plans { ids, by_tail }
+        let mut by_key: Vec<(u64, &str, u32)> =
+            ids.iter().zip(0..).map(|(id, number)| (key(id), *id, number)).collect();
+        by_key.sort_unstable();
+        let mut starts = [0; (1 << KEY_BITS) + 1];
+        for (key, ..) in &by_key {
+            starts[start(*key) + 1] += 1;
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        Plans { ids, by_key, starts }
     }
 
     fn id(&self, plan: u32) -> String {
@@ -144,19 +167,27 @@ impl<'a> Plans<'a> {
     }
 
     fn find(&self, id: &str) -> Option<u32> {
-        let sought = tail(id);
-        let found = self
-            .by_tail
-            .binary_search_by(|(tail, known, _)| tail.cmp(&sought).then_with(|| (*known).cmp(id)));
-        found.ok().map(|at| self.by_tail[at].2)
+        let sought = key(id);
+        let start = start(sought);
+        match &self.by_key[self.starts[start] as usize..self.starts[start + 1] as usize] {
+            [] => None,
+            [(_, only, plan)] => (*only == id).then_some(*plan),
+            some => {
+                let order = |(key, known, _): &(u64, &str, u32)| (*key, *known).cmp(&(sought, id));
+                some.binary_search_by(order).ok().map(|at| some[at].2)
+            }
+        }
     }
 
     fn critic_means_e6(&self, ballots: &[&Ballot]) -> Vec<u64> {
         let mut scored = vec![Scored::default(); self.ids.len()];
         for ballot in ballots {
+            // Both are in the order of ids: one walk along both finds what they share.
+            let mut plans = self.ids.iter().zip(&mut scored).peekable();
             for (id, score) in &ballot.critic_scores {
-                if let Some(plan) = self.find(id) {
-                    scored[plan as usize].add(score);
+                while plans.next_if(|(plan, _)| **plan < id.as_str()).is_some() {}
+                if let Some((_, scored)) = plans.next_if(|(plan, _)| **plan == id.as_str()) {
+                    scored.add(score);
                 }
             }
         }

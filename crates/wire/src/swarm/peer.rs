@@ -154,8 +154,7 @@ pub struct Observed {
 
 /// A place in the hierarchy: 1 is the top.
 ///
-/// Written `{"TierN": 2}`; `"Tier1"`, `"Tier2"` and `"Executor"` are read, too. An executor's tier
-/// is whatever lies below the coordinators.
+/// Written `{"TierN": 2}`; `"Tier2"` is read, too. `"Executor"` is not: it says no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tier(pub u32);
 
@@ -181,7 +180,10 @@ impl<'de> Deserialize<'de> for Tier {
         }
         let tier = match Written::deserialize(deserializer)? {
             Written::Number { tier } => Some(tier),
-            Written::Name(name) => name.strip_prefix("Tier").and_then(|tier| tier.parse().ok()),
+            Written::Name(name) => name
+                .strip_prefix("Tier")
+                .filter(|tier| tier.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|tier| tier.parse().ok()),
         };
         let message = "a tier is {\"TierN\": number from 1}";
         tier.filter(|tier| *tier > 0).map(Tier).ok_or_else(|| serde::de::Error::custom(message))

@@ -1,0 +1,204 @@
+//! One epoch: who is a member, who leads, who stands where.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skep_base::{Did, Hash32};
+use skep_wire::swarm::{Elected, Location, Member, Share, Subject, Tier};
+
+use crate::{
+    draw::{WITNESSES_MAX, by_lot, witnesses},
+    genesis::Genesis,
+    layout::{Layout, k_of},
+    score::{ATTESTERS, WEIGHT_MIN},
+};
+
+/// Epochs that one thread remembers: thousands of nodes may share one.
+const REMEMBERED_MAX: usize = 8;
+
+thread_local! {
+    static REMEMBERED: RefCell<Vec<Arc<Epoch>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What follows from an election's record.
+#[derive(Debug)]
+pub struct Epoch {
+    pub elected: Elected,
+    /// The hash of what was certified: nobody knew it before (decision 44).
+    pub beacon: Hash32,
+    members: Vec<Did>,
+    layout: Layout,
+    /// All members in the order of a lot, and each one's place in it.
+    ring: OnceLock<(Vec<Did>, BTreeMap<Did, usize>)>,
+}
+
+impl Epoch {
+    /// The first epoch: all founders are members, the lot decides who leads.
+    pub fn founding(genesis: &Genesis) -> Arc<Epoch> {
+        let beacon = genesis.hash();
+        if let Some(known) = remembered(&beacon) {
+            return known;
+        }
+        let dids: BTreeSet<Did> = genesis.founders.iter().map(|key| key.did()).collect();
+        let dids: Vec<Did> = dids.into_iter().collect();
+        let mut tier1 = by_lot(&beacon, "founding", &dids);
+        tier1.truncate(k_of(dids.len()));
+        let member = |did| Member { did, weight: WEIGHT_MIN, missed: 0, at_us: None };
+        let members = dids.into_iter().map(member).collect();
+        Epoch::shared(Elected { epoch: 1, previous: 1, members, tier1 }, beacon)
+    }
+
+    /// The epoch of a certified outcome.
+    pub fn shared(elected: Elected, beacon: Hash32) -> Arc<Epoch> {
+        if let Some(known) = remembered(&beacon) {
+            return known;
+        }
+        let epoch = Arc::new(Epoch::new(elected, beacon));
+        REMEMBERED.with_borrow_mut(|known| {
+            if known.len() >= REMEMBERED_MAX {
+                known.remove(0);
+            }
+            known.push(epoch.clone());
+        });
+        epoch
+    }
+
+    fn new(elected: Elected, beacon: Hash32) -> Epoch {
+        let members: Vec<Did> = elected.members.iter().map(|member| member.did).collect();
+        let weights: Vec<(Did, Share)> =
+            elected.members.iter().map(|member| (member.did, member.weight)).collect();
+        let locations: BTreeMap<Did, Location> = elected
+            .members
+            .iter()
+            .filter_map(|member| Some((member.did, location(member.at_us?))))
+            .collect();
+        let k = k_of(members.len());
+        let layout = Layout::new(&weights, &elected.tier1, k, &locations);
+        Epoch { elected, beacon, members, layout, ring: OnceLock::new() }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.elected.epoch
+    }
+
+    /// In the order of their DIDs.
+    pub fn members(&self) -> &[Did] {
+        &self.members
+    }
+
+    pub fn contains(&self, did: &Did) -> bool {
+        self.members.binary_search(did).is_ok()
+    }
+
+    pub fn member(&self, did: &Did) -> Option<&Member> {
+        let index = self.members.binary_search(did).ok()?;
+        self.elected.members.get(index)
+    }
+
+    pub fn tier1(&self) -> &[Did] {
+        &self.elected.tier1
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn k(&self) -> usize {
+        k_of(self.members.len())
+    }
+
+    pub fn is_small(&self) -> bool {
+        self.members.len() <= WITNESSES_MAX
+    }
+
+    /// Who co-signs outcomes about a subject.
+    pub fn witnesses(&self, subject: &Subject, concerned: &[Did]) -> Vec<Did> {
+        witnesses(&self.beacon, &subject_text(subject), concerned, &self.members)
+    }
+
+    /// Tier 1 in the order in which they take over what is about a subject.
+    pub fn leaders(&self, subject: &Subject) -> Vec<Did> {
+        by_lot(&self.beacon, &subject_text(subject), self.tier1())
+    }
+
+    /// Whom a node hears from and tells: everybody in a small swarm, its family in a large one.
+    pub fn neighbours(&self, me: &Did) -> Vec<Did> {
+        if self.is_small() {
+            return self.members.iter().filter(|did| *did != me).copied().collect();
+        }
+        let mut near: BTreeSet<Did> = self.layout.children_of(me).iter().copied().collect();
+        match self.layout.parent_of(me) {
+            Some(parent) => {
+                near.insert(parent);
+                near.extend(self.layout.children_of(&parent));
+            }
+            None => near.extend(self.tier1()),
+        }
+        near.remove(me);
+        near.into_iter().collect()
+    }
+
+    /// Who watches a subject: the next ones in a ring that the beacon has shuffled. One draw serves
+    /// everybody, where a lot for each subject would cost the square of the members.
+    pub fn attesters(&self, subject: &Did) -> Vec<Did> {
+        let (ring, places) = self.ring.get_or_init(|| {
+            let ring = by_lot(&self.beacon, "attesters", &self.members);
+            let places = ring.iter().enumerate().map(|(place, did)| (*did, place)).collect();
+            (ring, places)
+        });
+        let Some(place) = places.get(subject) else {
+            return ring.iter().take(ATTESTERS).copied().collect();
+        };
+        let others = ring.iter().cycle().skip(place + 1).take(ring.len() - 1);
+        others.take(ATTESTERS).copied().collect()
+    }
+
+    pub fn is_tier1(&self, did: &Did) -> bool {
+        self.layout.tier_of(did) == Some(Tier(1))
+    }
+}
+
+pub(crate) fn subject_text(subject: &Subject) -> String {
+    match subject {
+        Subject::Election { epoch } => format!("election/{epoch}"),
+        Subject::Succession { epoch, leader } => format!("succession/{epoch}/{leader}"),
+        Subject::Plan { task_id } | Subject::Result { task_id } => format!("task/{task_id}"),
+    }
+}
+
+fn location([x, y, z]: [i64; 3]) -> Location {
+    let seconds = |us: i64| us as f64 / 1e6;
+    Location { x: seconds(x), y: seconds(y), z: seconds(z) }
+}
+
+fn remembered(beacon: &Hash32) -> Option<Arc<Epoch>> {
+    REMEMBERED.with_borrow(|known| known.iter().find(|epoch| epoch.beacon == *beacon).cloned())
+}
+
+/// How a node stores an epoch: the record, from which all else follows.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    elected: Elected,
+    beacon: Hash32,
+}
+
+pub(crate) fn serialize<S: Serializer>(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let stored =
+        |epoch: &Arc<Epoch>| Stored { elected: epoch.elected.clone(), beacon: epoch.beacon };
+    serializer.collect_seq(epochs.values().map(stored))
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<u64, Arc<Epoch>>, D::Error> {
+    let stored = Vec::<Stored>::deserialize(deserializer)?;
+    let epochs = stored.into_iter().map(|s| (s.elected.epoch, Epoch::shared(s.elected, s.beacon)));
+    Ok(epochs.collect())
+}

@@ -1,0 +1,380 @@
+//! What follows from a record: which plan has won, how a task has ended. Nodes decide by this, and
+//! so does whoever reads the transcript years later.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skep_base::{Did, Hash32, hash::json_sha256};
+use skep_wire::swarm::{
+    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, Ready, Subject,
+    SubmitResult, Task, Value,
+};
+
+use crate::{
+    aggregate,
+    draw::{critic, senate},
+    epoch::Epoch,
+    kept::Kept,
+    tally::{Ballot, Runoff, instant_runoff},
+};
+
+/// Parts that a plan may have.
+pub const SUBTASKS_MAX: usize = 64;
+/// A full board has a critic (decision 50).
+pub const CRITIC_FROM: usize = 3;
+
+/// Why a record does not give what is said to follow from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("the record has no task that anybody wanted")]
+    NoTask,
+    #[error("the record has no board")]
+    NoBoard,
+    #[error("{0} is on the board and is no member of the swarm, or never agreed to sit there")]
+    NotAsked(Did),
+    #[error("{0} may not chair this board")]
+    WrongChair(Did),
+    #[error("the critic or the Senate is not the one that was drawn")]
+    WrongDraw,
+    #[error("the value names other messages than its record")]
+    WrongRecord,
+    #[error("the outcome does not follow from the record")]
+    WrongOutcome,
+    #[error("the root is not the one over the parts")]
+    WrongRoot,
+    #[error("part {0} was never submitted by its producer")]
+    NotSubmitted(usize),
+}
+
+/// What a task rests on: the order from outside, or its parent's assignment.
+pub fn task_of(record: &[Kept]) -> Option<(&Kept, &Task)> {
+    record.iter().find_map(|kept| match &kept.message {
+        Message::Inject(inject) => Some((kept, &inject.task)),
+        Message::Assign(assign) => Some((kept, &assign.task)),
+        _ => None,
+    })
+}
+
+/// Who ordered a task, and who may chair its board.
+fn may_chair(epoch: &Epoch, origin: &Kept, did: &Did) -> bool {
+    match &origin.message {
+        Message::Inject(_) => epoch.is_tier1(did),
+        Message::Assign(assign) => assign.assignee == *did,
+        _ => false,
+    }
+}
+
+/// Who co-signs what is decided about a task.
+pub fn witnesses_of(epoch: &Epoch, origin: &Kept) -> Vec<Did> {
+    let (task_id, concerned) = match &origin.message {
+        Message::Inject(inject) => (&inject.task.task_id, epoch.tier1().to_vec()),
+        Message::Assign(assign) => {
+            let below = epoch.layout().children_of(&assign.assignee).iter().copied();
+            (&assign.task.task_id, below.chain([assign.assignee]).collect())
+        }
+        _ => return Vec::new(),
+    };
+    epoch.witnesses(&Subject::Plan { task_id: task_id.clone() }, &concerned)
+}
+
+/// A board's record, taken apart.
+pub struct Deliberation<'a> {
+    pub ready: &'a Ready,
+    /// The chair first.
+    pub board: Vec<Did>,
+    pub voters: Vec<Did>,
+    /// Those whose commit and reveal agree, by plan id.
+    pub plans: BTreeMap<String, &'a Plan>,
+    pub ballots: Vec<Ballot>,
+    /// Voters and proposers who contradicted themselves.
+    pub caught: BTreeSet<Did>,
+}
+
+/// Who votes beside the board: for tasks from outside only.
+pub fn senate_of(epoch: &Epoch, task: &Task, board: &[Did]) -> Vec<Did> {
+    if task.depth > 0 {
+        return Vec::new();
+    }
+    let drawn = senate(&epoch.beacon, &task.task_id, epoch.layout().tier(2), epoch.k());
+    drawn.into_iter().filter(|did| !board.contains(did)).collect()
+}
+
+/// The critic of a board, where it is large enough.
+pub fn critic_of(epoch: &Epoch, task: &Task, chair: &Did, members: &[Did]) -> Option<Did> {
+    let others = members.iter().filter(|did| *did != chair).count();
+    (others >= CRITIC_FROM).then(|| critic(&epoch.beacon, &task.task_id, members)).flatten()
+}
+
+/// Reads a board's record, refusing boards that were not formed by the rules.
+pub fn deliberation<'a>(epoch: &Epoch, record: &'a [Kept]) -> Result<Deliberation<'a>, Fault> {
+    let (origin, task) = task_of(record).ok_or(Fault::NoTask)?;
+    let ready = record.iter().find_map(|kept| match &kept.message {
+        Message::Ready(ready) if ready.task_id == task.task_id => Some(ready),
+        _ => None,
+    });
+    let ready = ready.ok_or(Fault::NoBoard)?;
+    let chair = ready.chair_id;
+    if !may_chair(epoch, origin, &chair) {
+        return Err(Fault::WrongChair(chair));
+    }
+    let agreed: BTreeSet<Did> = record
+        .iter()
+        .filter(|kept| matches!(&kept.message, Message::Accept(m) if m.task_id == task.task_id))
+        .map(|kept| kept.meta.signer)
+        .chain([chair])
+        .collect();
+    let members: BTreeSet<Did> = ready.members.iter().copied().chain([chair]).collect();
+    if let Some(did) = members.iter().find(|did| !agreed.contains(did) || !epoch.contains(did)) {
+        return Err(Fault::NotAsked(*did));
+    }
+    let mut board = vec![chair];
+    board.extend(members.iter().filter(|did| **did != chair));
+    let sorted: Vec<Did> = members.into_iter().collect();
+    let critic = critic_of(epoch, task, &chair, &sorted);
+    let senate = senate_of(epoch, task, &sorted);
+    if ready.adversarial_critic != critic || ready.senate != senate {
+        return Err(Fault::WrongDraw);
+    }
+    let voters: Vec<Did> = board.iter().chain(&senate).copied().collect();
+    let mut caught = BTreeSet::new();
+    let plans = plans(task, &board, record, &mut caught);
+    let ballots = ballots(task, &voters, &plans, record, &mut caught);
+    Ok(Deliberation { ready, board, voters, plans, ballots, caught })
+}
+
+/// Plans whose hash was committed to by their proposer, who has committed to nothing else.
+fn plans<'a>(
+    task: &Task,
+    board: &[Did],
+    record: &'a [Kept],
+    caught: &mut BTreeSet<Did>,
+) -> BTreeMap<String, &'a Plan> {
+    let mut commits: BTreeMap<Did, BTreeSet<Hash32>> = BTreeMap::new();
+    for kept in record {
+        if let Message::Commit(commit) = &kept.message
+            && commit.task_id == task.task_id
+            && board.contains(&commit.proposer)
+        {
+            commits.entry(commit.proposer).or_default().insert(commit.plan_hash);
+        }
+    }
+    caught.extend(commits.iter().filter(|(_, hashes)| hashes.len() > 1).map(|(did, _)| *did));
+    let mut plans: BTreeMap<String, Option<&Plan>> = BTreeMap::new();
+    for kept in record {
+        let Message::Reveal(reveal) = &kept.message else {
+            continue;
+        };
+        let plan = &reveal.plan;
+        let committed = commits.get(&plan.proposer).filter(|hashes| hashes.len() == 1);
+        let hash = plan_hash(kept);
+        if reveal.task_id == task.task_id
+            && is_well_formed(task, plan)
+            && committed.is_some_and(|hashes| hash.is_some_and(|hash| hashes.contains(&hash)))
+        {
+            // An id that two have taken is nobody's.
+            plans
+                .entry(plan.plan_id.clone())
+                .and_modify(|known| *known = known.filter(|known| known.proposer == plan.proposer))
+                .or_insert(Some(plan));
+        }
+    }
+    plans.into_iter().filter_map(|(id, plan)| Some((id, plan?))).collect()
+}
+
+/// ASIP 7: SHA-256 of the canonical JSON of the plan as it was sent.
+pub fn plan_hash(reveal: &Kept) -> Option<Hash32> {
+    let payload: serde_json::Value = serde_json::from_slice(reveal.payload()).ok()?;
+    json_sha256(payload.get("params")?.get("plan")?).ok()
+}
+
+fn is_well_formed(task: &Task, plan: &Plan) -> bool {
+    let count = plan.subtasks.len();
+    let in_order = plan.subtasks.iter().zip(0..).all(|(part, index)| part.index == index);
+    plan.task_id == task.task_id && in_order && (1..=SUBTASKS_MAX).contains(&count)
+}
+
+/// Each voter's only ballot. Two different ones void both (decision 45); ASIP 8: nobody ranks its
+/// own plan first, unless there is no other.
+fn ballots(
+    task: &Task,
+    voters: &[Did],
+    plans: &BTreeMap<String, &Plan>,
+    record: &[Kept],
+    caught: &mut BTreeSet<Did>,
+) -> Vec<Ballot> {
+    let mut by_voter: BTreeMap<Did, Vec<&PlanVote>> = BTreeMap::new();
+    for kept in record {
+        if let Message::PlanVote(vote) = &kept.message
+            && vote.task_id == task.task_id
+            && voters.contains(&vote.voter)
+        {
+            let votes = by_voter.entry(vote.voter).or_default();
+            if !votes.contains(&vote) {
+                votes.push(vote);
+            }
+        }
+    }
+    let mut ballots = Vec::new();
+    for (voter, votes) in by_voter {
+        let [vote] = votes[..] else {
+            caught.insert(voter);
+            continue;
+        };
+        let first = vote.rankings.iter().find_map(|id| plans.get(id));
+        if plans.len() > 1 && first.is_some_and(|plan| plan.proposer == voter) {
+            continue;
+        }
+        ballots.push(Ballot {
+            voter,
+            rankings: vote.rankings.clone(),
+            critic_scores: vote.critic_scores.clone(),
+        });
+    }
+    ballots
+}
+
+impl Deliberation<'_> {
+    pub fn runoff(&self) -> Option<Runoff> {
+        let ids: Vec<String> = self.plans.keys().cloned().collect();
+        instant_runoff(&ids, &self.ballots)
+    }
+
+    pub fn chosen(&self) -> Chosen {
+        let plan = self.runoff().and_then(|runoff| self.plans.get(&runoff.winner).copied());
+        match plan {
+            Some(plan) => Chosen::Plan { plan_id: plan.plan_id.clone(), proposer: plan.proposer },
+            None => Chosen::NoPlan,
+        }
+    }
+}
+
+/// The value that a record gives, by the hashes of its messages.
+pub fn value(outcome: Outcome, record: &[Kept]) -> Value {
+    Value { outcome, record: record.iter().map(|kept| kept.hash()).collect() }
+}
+
+/// Checks what was decided about a plan, all but what only a clock can tell: that it is too late.
+pub fn check_plan(epoch: &Epoch, value: &Value, record: &[Kept]) -> Result<(), Fault> {
+    let Outcome::Plan(chosen) = &value.outcome else {
+        return Err(Fault::WrongOutcome);
+    };
+    check_hashes(value, record)?;
+    match chosen {
+        Chosen::TooLate => task_of(record).map(|_| ()).ok_or(Fault::NoTask),
+        Chosen::Cancelled => cancellation(record).map(|_| ()).ok_or(Fault::WrongOutcome),
+        Chosen::Plan { .. } | Chosen::NoPlan => {
+            let follows = deliberation(epoch, record)?.chosen();
+            if follows == *chosen { Ok(()) } else { Err(Fault::WrongOutcome) }
+        }
+    }
+}
+
+fn check_hashes(value: &Value, record: &[Kept]) -> Result<(), Fault> {
+    let hashes = record.iter().map(|kept| kept.hash());
+    if value.record.iter().copied().eq(hashes) { Ok(()) } else { Err(Fault::WrongRecord) }
+}
+
+/// The originator's word that the task is taken back.
+fn cancellation(record: &[Kept]) -> Option<&Kept> {
+    let (_, inject) = injected(record)?;
+    record.iter().find(|kept| {
+        matches!(&kept.message, Message::Dissolve(dissolve)
+            if dissolve.task_id == inject.task.task_id && kept.meta.signer == inject.originator)
+    })
+}
+
+fn injected(record: &[Kept]) -> Option<(&Kept, &Inject)> {
+    record.iter().find_map(|kept| match &kept.message {
+        Message::Inject(inject) => Some((kept, inject)),
+        _ => None,
+    })
+}
+
+/// The end that a task's parts give it.
+pub fn end_of(parts: &[Option<Artifact>]) -> End {
+    match parts.iter().filter(|part| part.is_some()).count() {
+        0 => End::Failed,
+        done if done == parts.len() => End::Succeeded,
+        _ => End::SucceededPartially,
+    }
+}
+
+pub fn ended(end: End, parts: Vec<Option<Artifact>>) -> Ended {
+    Ended { end, root: aggregate::root(&parts), parts }
+}
+
+/// The id of a part of a task; each further attempt at it has another.
+pub fn part_id(task_id: &str, index: u32, attempt: u32) -> String {
+    match attempt {
+        0 | 1 => format!("{task_id}-st-{}", index + 1),
+        _ => format!("{task_id}-st-{}~{attempt}", index + 1),
+    }
+}
+
+fn is_part(task_id: &str, index: u32, id: &str) -> bool {
+    let first = part_id(task_id, index, 1);
+    id == first || id.strip_prefix(&first).is_some_and(|rest| rest.starts_with('~'))
+}
+
+/// Checks how a task is said to have ended, all but what only a clock can tell.
+pub fn check_result(plan: &Plan, value: &Value, record: &[Kept]) -> Result<(), Fault> {
+    let Outcome::Result(ended) = &value.outcome else {
+        return Err(Fault::WrongOutcome);
+    };
+    check_hashes(value, record)?;
+    let (_, inject) = injected(record).ok_or(Fault::NoTask)?;
+    if ended.parts.len() != plan.subtasks.len() {
+        return Err(Fault::WrongOutcome);
+    }
+    if ended.root != aggregate::root(&ended.parts) {
+        return Err(Fault::WrongRoot);
+    }
+    for (index, part) in ended.parts.iter().enumerate() {
+        if let Some(artifact) = part
+            && !is_submitted(plan, index, artifact, record)
+        {
+            return Err(Fault::NotSubmitted(index));
+        }
+    }
+    let refused = |kept: &Kept| {
+        matches!(&kept.message, Message::Verification(m)
+            if m.task_id == inject.task.task_id && !m.accepted
+                && kept.meta.signer == inject.originator)
+    };
+    let follows = match ended.end {
+        End::Cancelled => cancellation(record).is_some(),
+        End::Rejected => record.iter().any(refused),
+        End::Unplanned => false,
+        end => end == end_of(&ended.parts),
+    };
+    if follows { Ok(()) } else { Err(Fault::WrongOutcome) }
+}
+
+fn is_submitted(plan: &Plan, index: usize, artifact: &Artifact, record: &[Kept]) -> bool {
+    let Ok(index) = u32::try_from(index) else {
+        return false;
+    };
+    record.iter().any(|kept| {
+        matches!(&kept.message, Message::SubmitResult(result)
+            if result.artifact == *artifact && artifact.producer == kept.meta.signer
+                && is_part(&plan.task_id, index, &result.task_id) && is_whole(result))
+    })
+}
+
+/// Whether a result's hashes are those of its content or of its parts (decision 47).
+pub fn is_whole(result: &SubmitResult) -> bool {
+    let artifact = &result.artifact;
+    if artifact.task_id != result.task_id {
+        return false;
+    }
+    match &result.content {
+        Some(content) => {
+            let bytes = content.as_bytes();
+            artifact.merkle_hash == aggregate::content_root(bytes)
+                && artifact.content_cid == aggregate::cid(bytes)
+        }
+        None => {
+            let parts: Vec<Option<Artifact>> = result.parts.iter().cloned().map(Some).collect();
+            !parts.is_empty() && artifact.merkle_hash == aggregate::root(&parts)
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The next epoch: candidacies, ballots, and a record that its witnesses make final.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Timestamp};
+use skep_wire::swarm::{
+    AssignTier, Candidacy, ElectionVote, ErrorCode, Message, Observed, Outcome, Share, Step,
+    Subject, Value, Word,
+};
+
+use super::{EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send};
+use crate::{
+    accord::{Accord, Setting, Verdict, proven},
+    election::{elect, is_beyond_evidence},
+    epoch::Epoch,
+    judge,
+    kept::Kept,
+    score::{CANDIDATES_MAX, composite, may_stand},
+};
+
+/// What one signer may add to an election: a second, different message is evidence against it.
+const PER_SIGNER_MAX: usize = 2;
+
+/// An election that is going on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Election {
+    epoch: u64,
+    accord: Accord,
+    stood: bool,
+    voted: Option<Timestamp>,
+    candidacies: BTreeMap<Did, Vec<Kept>>,
+    votes: BTreeMap<Did, Vec<Kept>>,
+}
+
+impl Node {
+    pub(super) fn election_wake_at(&self) -> Timestamp {
+        match &self.election {
+            Some(election) => {
+                let begins = self.genesis.election_start(election.epoch);
+                let votes = plus(begins, self.genesis.timing.election_ms / 3);
+                let accord = election.accord.wake_at().unwrap_or(Timestamp::MAX);
+                let votes = if election.voted.is_none() { votes } else { Timestamp::MAX };
+                accord.min(votes)
+            }
+            None => self.genesis.election_start(self.epoch().number() + 1),
+        }
+    }
+
+    /// The epoch whose election goes on at a time, if one does.
+    fn electing(&self, now: Timestamp) -> Option<u64> {
+        let next = self.genesis.epoch_at(now) + 1;
+        let epoch = if now >= self.genesis.election_start(next) { next } else { next - 1 };
+        (epoch > self.epoch().number()).then_some(epoch)
+    }
+
+    fn open_election(&mut self, now: Timestamp) -> Option<&mut Election> {
+        let epoch = self.electing(now)?;
+        if self.election.as_ref().is_none_or(|election| election.epoch < epoch) {
+            let current = self.epoch();
+            let subject = Subject::Election { epoch };
+            let timing = &self.genesis.timing;
+            let setting = Setting {
+                witnesses: current.witnesses(&subject, current.tier1()),
+                leaders: current.leaders(&subject),
+                subject,
+                anyone_first: false,
+                slow_ms: timing.election_ms,
+                quick_ms: timing.view_ms,
+                deadline: self.genesis.epoch_start(epoch),
+                resend_ms: timing.resend_ms,
+            };
+            self.election = Some(Election {
+                epoch,
+                accord: Accord::new(self.me, setting, now),
+                stood: false,
+                voted: None,
+                candidacies: BTreeMap::new(),
+                votes: BTreeMap::new(),
+            });
+        }
+        self.election.as_mut()
+    }
+
+    pub(super) fn run_election(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        let Some(epoch) = self.open_election(now).map(|election| election.epoch) else {
+            return;
+        };
+        let third = self.genesis.timing.election_ms / 3;
+        let begins = self.genesis.election_start(epoch);
+        self.stand(epoch, out);
+        if now >= plus(begins, third) {
+            self.vote_in_election(now, epoch, out);
+        }
+        if now >= plus(begins, 2 * third) {
+            self.offer_record(now, out);
+        }
+        if let Some(election) = &mut self.election {
+            let acts = election.accord.tick(now);
+            let (wanted, decided) = perform(acts, out);
+            debug_assert!(!decided, "time alone decides nothing");
+            if wanted {
+                self.offer_record(now, out);
+            }
+        }
+    }
+
+    fn stand(&mut self, epoch: u64, out: &mut Vec<Output>) {
+        let Some(election) = self.election.as_mut().filter(|election| !election.stood) else {
+            return;
+        };
+        election.stood = true;
+        if !may_stand(&self.profile.score) {
+            return;
+        }
+        let candidacy = Candidacy {
+            agent_id: self.me,
+            epoch,
+            score: self.profile.score.clone(),
+            location_vector: self.profile.location,
+            evidence: self.profile.evidence.clone(),
+        };
+        let current = self.epoch();
+        let to: BTreeSet<Did> = current.neighbours(&self.me).into_iter().collect();
+        let to = to.into_iter().chain(current.tier1().iter().copied()).chain([self.me]);
+        let to: BTreeSet<Did> = to.collect();
+        out.push(send(to.into_iter().collect(), Message::Candidacy(candidacy)));
+    }
+
+    /// Votes, and votes again until the election is over: a ballot may get lost.
+    fn vote_in_election(&mut self, now: Timestamp, epoch: u64, out: &mut Vec<Output>) {
+        let resend_ms = self.genesis.timing.view_ms;
+        let current = self.epoch().clone();
+        let Some(election) = &self.election else {
+            return;
+        };
+        match election.voted {
+            Some(at) if now < plus(at, resend_ms) => return,
+            Some(_) => {
+                // The same ballot: another one would void both.
+                if let Some(own) = election.votes.get(&self.me).and_then(|own| own.first()) {
+                    out.push(send(self.council(&current), own.message.clone()));
+                }
+                if let Some(election) = &mut self.election {
+                    election.voted = Some(now);
+                }
+                return;
+            }
+            None => {}
+        }
+        let mut known: Vec<(Share, Did)> = election
+            .candidacies
+            .iter()
+            .filter(|(did, _)| **did != self.me)
+            .filter_map(|(did, all)| match &all.first()?.message {
+                Message::Candidacy(candidacy) => Some((composite(&candidacy.score), *did)),
+                _ => None,
+            })
+            .collect();
+        known.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        known.truncate(current.k());
+        let observed = self.observations(now, &current);
+        let vote = ElectionVote {
+            voter: self.me,
+            epoch,
+            candidate_rankings: known.into_iter().map(|(_, did)| did).collect(),
+            observed,
+            location_vector: Some(self.profile.location),
+        };
+        let mut to = self.council(&current);
+        to.push(self.me);
+        out.push(send(to, Message::ElectionVote(vote)));
+        if let Some(election) = &mut self.election {
+            election.voted = Some(now);
+        }
+    }
+
+    fn council(&self, current: &Epoch) -> Vec<Did> {
+        current.tier1().iter().copied().filter(|did| *did != self.me).collect()
+    }
+
+    /// What this node has seen of those that the beacon drew it for.
+    fn observations(&self, now: Timestamp, current: &Epoch) -> BTreeMap<Did, Observed> {
+        let is_drawn = |did: &Did| current.attesters(did).contains(&self.me);
+        let near =
+            self.peers.iter().filter(|(did, peer)| peer.handshake.is_some() && is_drawn(did));
+        near.map(|(did, peer)| {
+            let uptime = self.uptime_of(now, peer);
+            // The proof of work in its handshake is the challenge that it has passed.
+            (*did, Observed { uptime, proof_of_compute: Share::ONE })
+        })
+        .collect()
+    }
+
+    pub(super) fn take_candidacy(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &Candidacy,
+    ) -> Result<(), Refusal> {
+        if is_beyond_evidence(&self.genesis, m) {
+            let reason = "more is claimed than the evidence shows";
+            return refuse(ErrorCode::InsufficientReputation, reason);
+        }
+        if !may_stand(&m.score) {
+            return refuse(ErrorCode::InsufficientReputation, "the score is too low to stand");
+        }
+        let is_known = self.epoch().contains(&m.agent_id) || self.peers.contains_key(&m.agent_id);
+        let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
+        else {
+            return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
+        };
+        if !is_known {
+            return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
+        }
+        let full = election.candidacies.len() >= 2 * CANDIDATES_MAX;
+        keep(&mut election.candidacies, kept, full)
+    }
+
+    pub(super) fn take_election_vote(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &ElectionVote,
+    ) -> Result<(), Refusal> {
+        let is_known = self.epoch().contains(&m.voter) || self.peers.contains_key(&m.voter);
+        let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
+        else {
+            return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
+        };
+        if !is_known {
+            return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
+        }
+        keep(&mut election.votes, kept, false)
+    }
+
+    /// As the leader: what has come in so far.
+    fn offer_record(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        let Some(election) = self.election.as_ref().filter(|election| election.accord.leads())
+        else {
+            return;
+        };
+        let epoch = election.epoch;
+        let mut record: Vec<Kept> = election.candidacies.values().flatten().cloned().collect();
+        record.extend(election.votes.values().flatten().cloned());
+        let current = self.epoch().clone();
+        let is_new = |did: &&Did| !current.contains(did);
+        let hellos = election.votes.keys().filter(is_new).filter_map(|did| self.peers.get(did));
+        record.extend(hellos.filter_map(|peer| peer.handshake.clone()));
+        let elected = elect(&current, &self.genesis, epoch, &record);
+        let value = judge::value(Outcome::Election(elected), &record);
+        if let Some(election) = &mut self.election {
+            let acts = election.accord.offer(now, value, record);
+            perform(acts, out);
+        }
+    }
+
+    pub(super) fn take_election_word(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        epoch: u64,
+        out: &mut Vec<Output>,
+    ) {
+        if epoch <= self.epoch().number() {
+            return;
+        }
+        let Message::Certificate(certificate) = &kept.message else {
+            return;
+        };
+        if let Word::Bundle { step: Step::Commit, value } = &certificate.word {
+            self.take_elected(kept, value, out);
+            return;
+        }
+        if self.open_election(now).is_none_or(|election| election.epoch != epoch) {
+            return;
+        }
+        let (genesis, current, me) = (self.genesis.clone(), self.epoch().clone(), self.me);
+        let Some(election) = &mut self.election else {
+            return;
+        };
+        let own = election.votes.get(&me).and_then(|own| own.first()).cloned();
+        let judge = |value: &Value, record: &[Kept]| {
+            let Outcome::Election(elected) = &value.outcome else {
+                return Verdict::Invalid;
+            };
+            let hashes = record.iter().map(|kept| kept.hash());
+            let complete = value.record.iter().copied().eq(hashes);
+            if !complete || *elected != elect(&current, &genesis, epoch, record) {
+                return Verdict::Invalid;
+            }
+            // A leader that leaves ballots out finds too few witnesses.
+            let is_in = |own: &Kept| record.iter().any(|kept| kept.message == own.message);
+            let mine = own.as_ref().is_none_or(is_in);
+            if mine { Verdict::Valid } else { Verdict::NotYet }
+        };
+        let acts = election.accord.take(now, kept, &judge);
+        let (wanted, decided) = perform(acts, out);
+        if decided {
+            self.tell_elected(out);
+        } else if wanted {
+            self.offer_record(now, out);
+        }
+    }
+
+    /// As the leader whose value is final: everybody learns of it.
+    fn tell_elected(&mut self, out: &mut Vec<Output>) {
+        let everybody = self.epoch().members().to_vec();
+        if let Some(election) = &self.election {
+            perform(election.accord.tell(everybody), out);
+        }
+    }
+
+    fn take_elected(&mut self, kept: &Kept, value: &Value, out: &mut Vec<Output>) {
+        let Outcome::Election(elected) = &value.outcome else {
+            return;
+        };
+        let Some(previous) = self.epochs.get(&elected.previous) else {
+            return;
+        };
+        let subject = Subject::Election { epoch: elected.epoch };
+        let witnesses = previous.witnesses(&subject, previous.tier1());
+        if proven(kept, Step::Commit, value, &witnesses).is_none() {
+            return;
+        }
+        let beacon = value.hash();
+        let epoch = Epoch::shared(elected.clone(), beacon);
+        let number = epoch.number();
+        self.epochs.insert(number, epoch.clone());
+        while self.epochs.len() > EPOCHS_KEPT {
+            self.epochs.pop_first();
+        }
+        self.certified = Some(kept.clone());
+        self.election = None;
+        self.successions.retain(|running| running.epoch() + 1 >= number);
+        out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
+        let layout = epoch.layout();
+        for child in layout.children_of(&self.me) {
+            if let Some(tier) = layout.tier_of(child) {
+                let place = AssignTier {
+                    assigned_agent: *child,
+                    tier,
+                    parent_id: self.me,
+                    epoch: number,
+                    branch_size: layout.branch_size(child),
+                };
+                out.push(send(vec![*child], Message::AssignTier(place)));
+            }
+        }
+    }
+}
+
+fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept, full: bool) -> Result<(), Refusal> {
+    let signer = message.meta.signer;
+    if full && !kept.contains_key(&signer) {
+        return refuse(ErrorCode::InvalidRequest, "there are enough");
+    }
+    let said = kept.entry(signer).or_default();
+    let is_known = said.iter().any(|known| known.message == message.message);
+    if !is_known && said.len() < PER_SIGNER_MAX {
+        said.push(message.clone());
+    }
+    if is_known || said.len() == 1 {
+        Ok(())
+    } else {
+        refuse(ErrorCode::DuplicateProposal, "a different one by the same signer is there")
+    }
+}

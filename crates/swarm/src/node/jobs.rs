@@ -1,0 +1,191 @@
+//! What a node was given to do: it does it, or divides it further (ASIP 9–11, decision 50).
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Timestamp};
+use skep_wire::swarm::{
+    Artifact, Assign, ErrorCode, Message, Share, SubmitResult, Task, Verification,
+};
+
+use super::{
+    Ask, Event, Node, Output, Refusal, refuse, send, tasks::DEPTH_MAX, working::REWORKS_MAX,
+};
+use crate::{aggregate, kept::Kept};
+
+/// Parts that a node works on at a time.
+const JOBS_MAX: usize = 50;
+/// Decision 50: what is harder is divided, if there are enough agents.
+pub const RECURSION_ABOVE: Share = Share::percent(40);
+pub const RECURSION_AGENTS_MIN: usize = 3;
+/// The longest content that travels with its result; larger ones are fetched by their CID.
+const CONTENT_LEN_MAX: usize = 512 << 10;
+
+/// A part that this node was given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    task: Task,
+    coordinator: Did,
+    attempt: u32,
+    submitted: Option<SubmitResult>,
+    over: bool,
+    /// It is divided further: its own task has the rest.
+    divided: bool,
+}
+
+impl Job {
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Node {
+    pub(super) fn take_assign(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &Assign,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        if m.assignee != self.me || m.task.assigned_to != Some(self.me) {
+            return refuse(ErrorCode::InvalidParams, "this is for somebody else");
+        }
+        if !self.may_order(kept, m) {
+            return refuse(ErrorCode::InvalidSignature, "the signer does not coordinate this task");
+        }
+        let id = &m.task.task_id;
+        if let Some(job) = self.jobs.get(id) {
+            // It or its answer was lost.
+            let submitted = job.submitted.clone().filter(|_| job.coordinator == kept.meta.signer);
+            if let Some(result) = submitted {
+                out.push(send(vec![job.coordinator], Message::SubmitResult(result)));
+            }
+            return Ok(());
+        }
+        if m.task.deadline <= now {
+            return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
+        }
+        self.jobs.retain(|_, job| now < job.task.deadline);
+        if self.jobs.len() >= JOBS_MAX {
+            return refuse(ErrorCode::InvalidRequest, "this node has enough to do");
+        }
+        let below =
+            self.epoch_of(&m.task).map_or(0, |epoch| epoch.layout().children_of(&self.me).len());
+        let divided = m.task.complexity > RECURSION_ABOVE
+            && m.task.depth < DEPTH_MAX
+            && below + 1 >= RECURSION_AGENTS_MIN;
+        let job = Job {
+            task: m.task.clone(),
+            coordinator: kept.meta.signer,
+            attempt: 1,
+            submitted: None,
+            over: false,
+            divided,
+        };
+        if divided {
+            self.open_task(now, kept)?;
+            self.jobs.insert(id.clone(), job);
+            self.take_the_chair(now, id, out);
+        } else {
+            self.jobs.insert(id.clone(), job);
+            let task = m.task.clone();
+            out.push(Output::Ask(Ask::Execute { task, attempt: 1, reason: None }));
+        }
+        Ok(())
+    }
+
+    /// Where this node knows how the task was planned, only its leaders give orders.
+    fn may_order(&self, kept: &Kept, m: &Assign) -> bool {
+        match self.tasks.get(&m.parent_task_id) {
+            Some(parent) => match &parent.result {
+                Some(result) => result.setting().leaders.contains(&kept.meta.signer),
+                None => parent.plan.setting().leaders.contains(&kept.meta.signer),
+            },
+            None => true,
+        }
+    }
+
+    /// The agent's work becomes an artifact with its hashes (decisions 47, 49).
+    pub(super) fn submit_work(
+        &mut self,
+        now: Timestamp,
+        id: &str,
+        content: &str,
+        out: &mut Vec<Output>,
+    ) {
+        let me = self.me;
+        let Some(job) = self.jobs.get(id).filter(|job| !job.over && job.submitted.is_none()) else {
+            return;
+        };
+        if content.len() > CONTENT_LEN_MAX {
+            return;
+        }
+        let bytes = content.as_bytes();
+        let artifact = Artifact {
+            artifact_id: format!("{id}/{}", job.attempt),
+            task_id: id.to_owned(),
+            producer: me,
+            content_cid: aggregate::cid(bytes),
+            merkle_hash: aggregate::content_root(bytes),
+            content_type: "text/plain".to_owned(),
+            size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            created_at: now,
+        };
+        let result = SubmitResult {
+            task_id: id.to_owned(),
+            agent_id: me,
+            artifact,
+            merkle_proof: aggregate::chunk_proof(bytes, 0).unwrap_or_default(),
+            content: Some(content.to_owned()),
+            parts: Vec::new(),
+        };
+        out.push(Output::Event(Event::Executed { task_id: id.to_owned() }));
+        out.push(send(vec![job.coordinator], Message::SubmitResult(result.clone())));
+        self.keep_result(id, result);
+    }
+
+    fn keep_result(&mut self, id: &str, result: SubmitResult) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.submitted = Some(result);
+        }
+    }
+
+    /// What the coordinator says of this node's work.
+    pub(super) fn take_judgement(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &Verification,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        let Some(job) = self.jobs.get_mut(&m.task_id) else {
+            return refuse(ErrorCode::TaskNotFound, "there is no such task here");
+        };
+        if kept.meta.signer != job.coordinator || m.agent_id != self.me || job.over {
+            return Ok(());
+        }
+        if m.accepted {
+            job.over = true;
+            if let Some(state) = self.tasks.get_mut(&m.task_id)
+                && state.ended.is_none()
+            {
+                let parts = state.work.as_ref().map_or(0, super::working::Work::len);
+                let ended =
+                    crate::judge::ended(skep_wire::swarm::End::Succeeded, vec![None; parts]);
+                state.ended = Some(ended);
+                self.over.push_back(m.task_id.clone());
+            }
+            return Ok(());
+        }
+        if job.submitted.is_none() || job.divided {
+            return Ok(());
+        }
+        if job.attempt > REWORKS_MAX || job.task.deadline <= now {
+            job.over = true;
+            return Ok(());
+        }
+        job.submitted = None;
+        job.attempt += 1;
+        let (task, attempt) = (job.task.clone(), job.attempt);
+        out.push(Output::Ask(Ask::Execute { task, attempt, reason: m.reason.clone() }));
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! Who is there: handshakes and keepalives (ASIP 1, 4, 12).
+
+use serde::{Deserialize, Serialize};
+use skep_base::Timestamp;
+use skep_wire::swarm::{
+    AssignTier, ErrorCode, Handshake, Keepalive, Message, PROTOCOL_VERSION, Share,
+};
+
+use super::{Node, Output, Refusal, plus, refuse, send};
+use crate::{kept::Kept, pow};
+
+/// Capabilities that one agent can have.
+const CAPABILITIES_MAX: usize = 100;
+/// Peers that are remembered: more than anybody's neighbours.
+const PEERS_MAX: usize = 4_096;
+
+/// What a node knows of another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Peer {
+    pub(super) capabilities: Vec<String>,
+    pub(super) heard_at: Timestamp,
+    pub(super) active_tasks: u32,
+    /// Keepalives heard since the epoch began.
+    pub(super) heard: u32,
+    pub(super) counted_in: u64,
+    pub(super) handshake: Option<Kept>,
+}
+
+impl Peer {
+    fn new(now: Timestamp) -> Peer {
+        Peer {
+            capabilities: Vec::new(),
+            heard_at: now,
+            active_tasks: 0,
+            heard: 0,
+            counted_in: 0,
+            handshake: None,
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn take_handshake(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        hello: &Handshake,
+    ) -> Result<(), Refusal> {
+        if hello.pub_key.did() != hello.agent_id {
+            return refuse(ErrorCode::InvalidSignature, "the DID is not that of the key");
+        }
+        if !pow::check(&hello.agent_id, &hello.proof_of_work, self.genesis.difficulty) {
+            let bits = self.genesis.difficulty;
+            return refuse(ErrorCode::InvalidPow, format!("{bits} zero bits are needed"));
+        }
+        if !is_compatible(&hello.protocol_version) {
+            let known = format!("this node speaks {PROTOCOL_VERSION}");
+            return refuse(ErrorCode::InvalidRequest, known);
+        }
+        if hello.capabilities.len() > CAPABILITIES_MAX {
+            let limit = format!("at most {CAPABILITIES_MAX} capabilities");
+            return refuse(ErrorCode::InvalidParams, limit);
+        }
+        if !self.peers.contains_key(&hello.agent_id) && self.peers.len() >= PEERS_MAX {
+            return refuse(ErrorCode::InvalidRequest, "this node knows too many peers");
+        }
+        let peer = self.peers.entry(hello.agent_id).or_insert_with(|| Peer::new(now));
+        peer.capabilities.clone_from(&hello.capabilities);
+        peer.heard_at = peer.heard_at.max(now);
+        peer.handshake = Some(kept.clone());
+        Ok(())
+    }
+
+    /// Sends a sign of life, and at the first one says who it is.
+    pub(super) fn keep_alive(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        if now < self.keepalive_at {
+            return;
+        }
+        let to = self.epoch().neighbours(&self.me);
+        if !self.greeted {
+            self.greeted = true;
+            self.started = now;
+            let hello = self.handshake();
+            out.push(send(to.clone(), Message::Handshake(hello)));
+        }
+        self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
+        let keepalive = Keepalive {
+            agent_id: self.me,
+            epoch: self.genesis.epoch_at(now),
+            timestamp: now,
+            elected: self.epoch().number(),
+            active_tasks: self.load(),
+        };
+        out.push(send(to, Message::Keepalive(keepalive)));
+    }
+
+    fn handshake(&self) -> Handshake {
+        let profile = &self.profile;
+        Handshake {
+            agent_id: self.me,
+            pub_key: profile.key,
+            capabilities: profile.capabilities.clone(),
+            resources: profile.resources.clone(),
+            location_vector: profile.location,
+            proof_of_work: profile.proof_of_work.clone(),
+            protocol_version: PROTOCOL_VERSION.to_owned(),
+            evidence: profile.evidence.clone(),
+        }
+    }
+
+    pub(super) fn take_keepalive(&mut self, now: Timestamp, m: &Keepalive, out: &mut Vec<Output>) {
+        if !self.peers.contains_key(&m.agent_id) && self.peers.len() >= PEERS_MAX {
+            return;
+        }
+        let peer = self.peers.entry(m.agent_id).or_insert_with(|| Peer::new(now));
+        if peer.counted_in != m.epoch {
+            (peer.counted_in, peer.heard) = (m.epoch, 0);
+        }
+        peer.heard = peer.heard.saturating_add(1);
+        peer.heard_at = now;
+        peer.active_tasks = m.active_tasks;
+        self.catch_up(m, out);
+    }
+
+    /// Whoever has missed an election gets its certificate, from its parent or the next in line.
+    fn catch_up(&self, m: &Keepalive, out: &mut Vec<Output>) {
+        let epoch = self.epoch();
+        if m.elected >= epoch.number() {
+            return;
+        }
+        let members = epoch.members();
+        let after = members.partition_point(|did| *did <= m.agent_id);
+        let next = members.get(after).or(members.first());
+        let parent = epoch.layout().parent_of(&m.agent_id);
+        if let Some(certified) = &self.certified
+            && (parent == Some(self.me) || next == Some(&self.me))
+            && let Message::Certificate(certificate) = &certified.message
+        {
+            let message = Message::Certificate(certificate.clone());
+            let attached = certified.attached.clone();
+            out.push(Output::Send { to: vec![m.agent_id], message, attached });
+        }
+    }
+
+    /// The share of an epoch in which a peer was heard, by what was to be expected.
+    pub(super) fn uptime_of(&self, now: Timestamp, peer: &Peer) -> Share {
+        let epoch = self.genesis.epoch_at(now);
+        if peer.counted_in != epoch {
+            return Share::ZERO;
+        }
+        let since = now.since(self.genesis.epoch_start(epoch).max(self.started)).as_millis();
+        let expected = since / u128::from(self.genesis.timing.keepalive_ms.max(1));
+        let share = u128::from(peer.heard) * 1_000_000 / expected.max(1);
+        Share::from_e6(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn take_tier(&self, m: &AssignTier) -> Result<(), Refusal> {
+        let Some(epoch) = self.epochs.get(&m.epoch) else {
+            return refuse(ErrorCode::EpochMismatch, "this election is not known here");
+        };
+        let layout = epoch.layout();
+        let fits = layout.parent_of(&m.assigned_agent) == Some(m.parent_id)
+            && layout.tier_of(&m.assigned_agent) == Some(m.tier);
+        if fits { Ok(()) } else { refuse(ErrorCode::InvalidParams, "that is not its place") }
+    }
+}
+
+/// Versions that differ in the last two numbers only understand each other.
+fn is_compatible(version: &str) -> bool {
+    let major = |text: &str| {
+        let number = text.strip_prefix("/openswarm/")?.split('.').next()?;
+        number.parse::<u32>().ok()
+    };
+    major(version).is_some() && major(version) == major(PROTOCOL_VERSION)
+}

@@ -1,0 +1,389 @@
+//! Tasks: how they come in, how they are taken back, how they end (ASIP 5, decisions 44b, 51).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Timestamp};
+use skep_wire::swarm::{
+    Chosen, Dissolve, End, Ended, ErrorCode, Inject, Message, Outcome, Subject, Task, Value,
+    Verification,
+};
+
+use super::{Event, Node, Output, Refusal, perform, planning::Table, plus, refuse, working::Work};
+use crate::{
+    accord::{Accord, Setting, Verdict},
+    epoch::Epoch,
+    judge,
+    kept::Kept,
+};
+
+/// The longest description, in bytes.
+pub const DESCRIPTION_LEN_MAX: usize = 4_096;
+/// The longest id of a task; parts of parts have longer ones.
+pub const TASK_ID_LEN_MAX: usize = 128;
+/// One originator injects so many tasks in [`INJECT_WINDOW_MS`].
+pub const INJECTIONS_MAX: usize = 10;
+pub const INJECT_WINDOW_MS: u64 = 60_000;
+/// Originators whose injections are counted.
+const ORIGINATORS_MAX: usize = 10_000;
+/// Tasks from outside that a node takes part in at a time.
+pub const TASKS_MAX: usize = 50;
+/// Tasks that a node knows of at a time, parts and those that are over included.
+const KNOWN_MAX: usize = 2_000;
+/// Decision 50.
+pub const DEPTH_MAX: u32 = 10;
+
+/// What a node knows of a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TaskState {
+    pub(super) task: Task,
+    /// The order from outside, or the assignment by the parent's coordinator.
+    pub(super) origin: Kept,
+    pub(super) plan: Accord,
+    pub(super) table: Table,
+    pub(super) result: Option<Accord>,
+    pub(super) work: Option<Work>,
+    pub(super) cancelled: Option<Kept>,
+    /// What the originator says of the plan, where it wants to be asked.
+    pub(super) approval: Option<Kept>,
+    pub(super) ended: Option<Ended>,
+}
+
+impl TaskState {
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let accord = match &self.result {
+            Some(result) => result.wake_at(),
+            None => self.plan.wake_at(),
+        };
+        let work = self.work.as_ref().and_then(Work::wake_at);
+        let table = if self.plan.decided().is_some() { None } else { self.table.wake_at() };
+        [accord, work, table].into_iter().flatten().min()
+    }
+
+    pub(super) fn originator(&self) -> Did {
+        self.origin.meta.signer
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        matches!(self.origin.message, Message::Inject(_))
+    }
+}
+
+impl Node {
+    pub(super) fn epoch_of(&self, task: &Task) -> Option<std::sync::Arc<Epoch>> {
+        self.epochs.get(&task.epoch).cloned()
+    }
+
+    /// ASIP 5, sent to this node by whoever wants the work done.
+    pub(super) fn take_inject(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        inject: &Inject,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        let id = inject.task.task_id.clone();
+        if let Some(known) = self.tasks.get(&id) {
+            if known.origin.message != kept.message {
+                return refuse(ErrorCode::DuplicateProposal, "another task has this id");
+            }
+            if known.ended.is_some() {
+                self.tell_originator(&id, out);
+                return Ok(());
+            }
+        } else {
+            if !self.epoch().is_tier1(&self.me) {
+                return refuse(ErrorCode::InvalidRequest, "tasks go to a Tier-1 agent");
+            }
+            self.count_injection(now, &inject.originator)?;
+            self.open_task(now, kept)?;
+            out.push(Output::Event(Event::Injected { task_id: id.clone() }));
+        }
+        let waits = self.tasks.get(&id).is_some_and(|known| {
+            known.plan.view() == 0 && known.plan.leads() && !known.table.is_chair(&self.me)
+        });
+        if waits {
+            self.take_the_chair(now, &id, out);
+        }
+        Ok(())
+    }
+
+    fn count_injection(&mut self, now: Timestamp, originator: &Did) -> Result<(), Refusal> {
+        let open = self.tasks.values().filter(|task| task.is_root() && task.ended.is_none());
+        if open.count() >= TASKS_MAX {
+            let reason = format!("this node has {TASKS_MAX} tasks; try another");
+            return refuse(ErrorCode::InvalidRequest, reason);
+        }
+        if self.injections.len() >= ORIGINATORS_MAX {
+            self.injections
+                .retain(|_, times| times.iter().any(|at| now < plus(*at, INJECT_WINDOW_MS)));
+        }
+        let times = self.injections.entry(*originator).or_default();
+        times.retain(|at| now < plus(*at, INJECT_WINDOW_MS));
+        if times.len() >= INJECTIONS_MAX {
+            let reason = format!("at most {INJECTIONS_MAX} tasks a minute");
+            return refuse(ErrorCode::InvalidRequest, reason);
+        }
+        times.push(now);
+        Ok(())
+    }
+
+    /// Begins to take part in a task, from the order that it rests on.
+    pub(super) fn open_task(&mut self, now: Timestamp, origin: &Kept) -> Result<(), Refusal> {
+        let (task, chair) = match &origin.message {
+            Message::Inject(inject) => (&inject.task, None),
+            Message::Assign(assign) => (&assign.task, Some(assign.assignee)),
+            _ => return refuse(ErrorCode::TaskNotFound, "no order comes with it"),
+        };
+        if let Some(known) = self.tasks.get(&task.task_id) {
+            let same = known.origin.message == origin.message;
+            let reason = "another task has this id";
+            return if same { Ok(()) } else { refuse(ErrorCode::DuplicateProposal, reason) };
+        }
+        self.check_task(now, task, chair.is_none())?;
+        let Some(epoch) = self.epoch_of(task) else {
+            let reason = format!("the election of epoch {} is not known here", task.epoch);
+            return refuse(ErrorCode::EpochMismatch, reason);
+        };
+        if self.tasks.len() >= KNOWN_MAX {
+            return refuse(ErrorCode::InvalidRequest, "this node knows too many tasks");
+        }
+        let subject = Subject::Plan { task_id: task.task_id.clone() };
+        let timing = &self.genesis.timing;
+        let setting = Setting {
+            witnesses: judge::witnesses_of(&epoch, origin),
+            leaders: chair.map_or_else(|| epoch.leaders(&subject), |chair| vec![chair]),
+            subject,
+            anyone_first: true,
+            slow_ms: timing.planning_ms(),
+            quick_ms: timing.view_ms,
+            deadline: task.deadline,
+            resend_ms: timing.resend_ms,
+        };
+        let state = TaskState {
+            task: task.clone(),
+            origin: origin.clone(),
+            plan: Accord::new(self.me, setting, now),
+            table: Table::default(),
+            result: None,
+            work: None,
+            cancelled: None,
+            approval: None,
+            ended: None,
+        };
+        self.tasks.insert(task.task_id.clone(), state);
+        Ok(())
+    }
+
+    fn check_task(&self, now: Timestamp, task: &Task, is_root: bool) -> Result<(), Refusal> {
+        if task.description.len() > DESCRIPTION_LEN_MAX {
+            let reason = format!("a description has at most {DESCRIPTION_LEN_MAX} bytes");
+            return refuse(ErrorCode::InvalidParams, reason);
+        }
+        let id_max = if is_root { TASK_ID_LEN_MAX } else { 2 * TASK_ID_LEN_MAX };
+        if task.task_id.is_empty() || task.task_id.len() > id_max {
+            let reason = format!("the id of a task has 1 to {id_max} bytes");
+            return refuse(ErrorCode::InvalidParams, reason);
+        }
+        if task.depth > DEPTH_MAX || (task.depth == 0) != is_root {
+            return refuse(ErrorCode::InvalidParams, "the depth is not what it can be");
+        }
+        if task.deadline <= now {
+            return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
+        }
+        Ok(())
+    }
+
+    /// Runs everything that waits for a time.
+    pub(super) fn run_tasks(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+        let due = |task: &TaskState| task.wake_at().is_some_and(|at| at <= now);
+        let ids: Vec<String> =
+            self.tasks.iter().filter(|(_, task)| due(task)).map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            self.run_planning(now, &id, out);
+            self.run_work(now, &id, out);
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        /// Tasks that are over and still answered for.
+        const OVER_MAX: usize = 1_000;
+        while self.over.len() > OVER_MAX {
+            if let Some(id) = self.over.pop_front() {
+                self.tasks.remove(&id);
+                self.jobs.remove(&id);
+            }
+        }
+    }
+
+    /// ASIP 18: by the originator, the task is taken back.
+    pub(super) fn take_dissolve(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &Dissolve,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        let Some(state) = self.tasks.get_mut(&m.task_id) else {
+            return refuse(ErrorCode::TaskNotFound, "there is no such task here");
+        };
+        if kept.meta.signer != state.originator() || !state.is_root() {
+            return Ok(());
+        }
+        if state.ended.is_none() && state.cancelled.is_none() {
+            state.cancelled = Some(kept.clone());
+            self.offer_cancellation(now, &m.task_id.clone(), out);
+        }
+        Ok(())
+    }
+
+    /// As a leader: proposes that the task is over because nobody wants it any more.
+    pub(super) fn offer_cancellation(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let Some(cancelled) = state.cancelled.clone() else {
+            return;
+        };
+        let record = vec![state.origin.clone(), cancelled];
+        let acts = match (&mut state.result, state.plan.decided()) {
+            (Some(result), _) if result.leads() => {
+                let parts = vec![None; state.work.as_ref().map_or(0, Work::len)];
+                if parts.is_empty() {
+                    return;
+                }
+                let outcome = Outcome::Result(judge::ended(End::Cancelled, parts));
+                result.offer(now, judge::value(outcome, &record), record)
+            }
+            (None, None) if state.plan.leads() => {
+                let outcome = Outcome::Plan(Chosen::Cancelled);
+                state.plan.offer(now, judge::value(outcome, &record), record)
+            }
+            _ => return,
+        };
+        perform(acts, out);
+    }
+
+    /// ASIP 11: from a coordinator about work, or from the originator about the plan.
+    pub(super) fn take_verification(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &Verification,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        if let Some(state) = self.tasks.get_mut(&m.task_id)
+            && state.is_root()
+            && kept.meta.signer == state.originator()
+        {
+            state.approval.get_or_insert_with(|| kept.clone());
+            self.go_on_if_approved(now, &m.task_id.clone(), out);
+            return Ok(());
+        }
+        self.take_judgement(now, kept, m, out)
+    }
+
+    pub(super) fn take_plan_word(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        id: &str,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(epoch) = self.tasks.get(id).and_then(|state| self.epoch_of(&state.task)) else {
+            return;
+        };
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let (deadline, origin) = (state.task.deadline, state.origin.hash());
+        let judge = |value: &Value, record: &[Kept]| {
+            let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.hash() == origin);
+            if !is_ours || judge::check_plan(&epoch, value, record).is_err() {
+                return Verdict::Invalid;
+            }
+            match value.outcome {
+                Outcome::Plan(Chosen::TooLate) if now < deadline => Verdict::NotYet,
+                _ => Verdict::Valid,
+            }
+        };
+        let was_decided = state.plan.decided().is_some();
+        let acts = state.plan.take(now, kept, &judge);
+        let (wanted, decided) = perform(acts, out);
+        if wanted {
+            self.plan_wanted(now, id, out);
+        }
+        if decided && !was_decided {
+            self.plan_decided(now, id, out);
+        }
+    }
+
+    /// What follows when a plan, or that there is none, is final.
+    pub(super) fn plan_decided(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let Some(decided) = state.plan.decided() else {
+            return;
+        };
+        let value = decided.value.clone();
+        out.push(Output::Event(Event::PlanDecided {
+            task_id: id.to_owned(),
+            value: value.clone(),
+        }));
+        if let Some(epoch) = self.epochs.get(&state.task.epoch)
+            && let Ok(deliberation) = judge::deliberation(epoch, &decided.record)
+        {
+            for did in deliberation.caught {
+                out.push(Output::Event(Event::VoterCaught { did, task_id: id.to_owned() }));
+            }
+        }
+        let end = match value.outcome {
+            Outcome::Plan(Chosen::Plan { proposer, .. }) => {
+                self.begin_result(now, id, proposer, out);
+                return;
+            }
+            Outcome::Plan(Chosen::Cancelled) => End::Cancelled,
+            _ => End::Unplanned,
+        };
+        self.end(id, judge::ended(end, Vec::new()), out);
+    }
+
+    /// The task is over here.
+    pub(super) fn end(&mut self, id: &str, ended: Ended, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        if state.ended.is_some() {
+            return;
+        }
+        state.ended = Some(ended.clone());
+        let leads = |accord: &Accord| accord.setting().leaders.contains(&self.me);
+        let leads = state.result.as_ref().map_or_else(|| leads(&state.plan), leads);
+        let is_root = state.is_root();
+        self.over.push_back(id.to_owned());
+        if is_root {
+            out.push(Output::Event(Event::Ended { task_id: id.to_owned(), ended }));
+            if leads {
+                self.tell_originator(id, out);
+            }
+        }
+    }
+
+    fn tell_originator(&self, id: &str, out: &mut Vec<Output>) {
+        if let Some(state) = self.tasks.get(id) {
+            let accord = state.result.as_ref().unwrap_or(&state.plan);
+            perform(accord.tell(vec![state.originator()]), out);
+        }
+    }
+
+    /// How tasks that this node knows of have ended, for whoever watches.
+    pub fn ends(&self) -> BTreeMap<&str, Option<&Ended>> {
+        let roots = self.tasks.iter().filter(|(_, state)| state.is_root());
+        roots.map(|(id, state)| (id.as_str(), state.ended.as_ref())).collect()
+    }
+}

@@ -1,0 +1,580 @@
+//! How a plan is carried out: approval, assignment, checks, other attempts, the whole result
+//! (ASIP 9–11, decision 47).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Timestamp};
+use skep_wire::swarm::{
+    Artifact, Assign, Chosen, Dissolve, End, ErrorCode, Message, Outcome, Plan, Subject,
+    SubmitResult, Task, TaskStatus, Value, Verification,
+};
+
+use super::{Ask, Node, Output, Refusal, perform, plus, refuse, send, tasks::TaskState};
+use crate::{
+    accord::{Accord, Setting, Verdict},
+    aggregate,
+    assignment::{Worker, assign},
+    judge,
+    kept::Kept,
+};
+
+/// ASIP 11: reworks that an executor may do before another one gets the part.
+pub const REWORKS_MAX: u32 = 3;
+/// Ids of further attempts differ between coordinators.
+const ATTEMPTS_PER_VIEW: u32 = 1_000;
+
+/// A coordinator's view of its task's parts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    plan: Plan,
+    parts: Vec<Part>,
+    /// Who has failed at which part.
+    avoid: BTreeSet<(u32, Did)>,
+    view: u32,
+    /// Nobody works before the originator has seen the plan.
+    waits_for_approval: bool,
+    reported: bool,
+    report_at: Timestamp,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Part {
+    task: Task,
+    assignee: Option<Did>,
+    attempt: u32,
+    reworks: u32,
+    /// The result that is being looked at, or was found good.
+    result: Option<Kept>,
+    done: bool,
+    until: Timestamp,
+    again_at: Timestamp,
+}
+
+impl Work {
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        if self.waits_for_approval {
+            return None;
+        }
+        let open = self.parts.iter().filter(|part| !part.done);
+        let parts = open.map(|part| part.until.min(part.again_at)).min();
+        let is_done = self.parts.iter().all(|part| part.done);
+        let report = is_done.then_some(self.report_at);
+        parts.into_iter().chain(report).min()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn artifacts(&self) -> Vec<Option<Artifact>> {
+        let artifact = |part: &Part| match &part.result.as_ref().filter(|_| part.done)?.message {
+            Message::SubmitResult(result) => Some(result.artifact.clone()),
+            _ => None,
+        };
+        self.parts.iter().map(artifact).collect()
+    }
+}
+
+impl Node {
+    /// There is a plan: the one who proposed it coordinates, and others if it fails.
+    pub(super) fn begin_result(
+        &mut self,
+        now: Timestamp,
+        id: &str,
+        proposer: Did,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        if !state.is_root() {
+            // Below, whoever was given the part answers for it.
+            if state.plan.setting().leaders.contains(&self.me) {
+                self.coordinate(now, id, out);
+            } else {
+                state.ended = Some(judge::ended(End::Unplanned, Vec::new()));
+                self.over.push_back(id.to_owned());
+            }
+            return;
+        }
+        let timing = &self.genesis.timing;
+        let mut setting: Setting = state.plan.setting().clone();
+        setting.subject = Subject::Result { task_id: id.to_owned() };
+        setting.leaders.retain(|did| *did != proposer);
+        setting.leaders.insert(0, proposer);
+        setting.anyone_first = false;
+        setting.slow_ms = timing.coordination_ms();
+        // What is there at the deadline still counts.
+        setting.deadline = plus(state.task.deadline, timing.view_ms);
+        let result = Accord::new(self.me, setting, now);
+        let leads = result.leads();
+        state.result = Some(result);
+        if leads {
+            self.coordinate(now, id, out);
+        }
+    }
+
+    /// The plan that has won.
+    fn winning_plan(&self, state: &TaskState) -> Option<Plan> {
+        let decided = state.plan.decided()?;
+        let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &decided.value.outcome else {
+            return None;
+        };
+        let epoch = self.epochs.get(&state.task.epoch)?;
+        let deliberation = judge::deliberation(epoch, &decided.record).ok()?;
+        deliberation.plans.get(plan_id).map(|plan| (*plan).clone())
+    }
+
+    fn coordinate(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get(id).filter(|state| state.work.is_none()) else {
+            return;
+        };
+        let Some(plan) = self.winning_plan(state) else {
+            return;
+        };
+        let view = state.result.as_ref().map_or(0, Accord::view);
+        let part = |subtask: &skep_wire::swarm::Subtask| Part {
+            task: Task {
+                task_id: String::new(),
+                parent_task_id: Some(id.to_owned()),
+                epoch: state.task.epoch,
+                status: TaskStatus::InProgress,
+                description: subtask.description.clone(),
+                assigned_to: None,
+                tier_level: state.task.tier_level.saturating_add(1),
+                subtasks: Vec::new(),
+                created_at: now,
+                deadline: state.task.deadline,
+                capabilities_required: subtask.required_capabilities.clone(),
+                depth: state.task.depth.saturating_add(1),
+                index: subtask.index,
+                complexity: subtask.estimated_complexity,
+                needs_approval: false,
+            },
+            assignee: None,
+            attempt: view.saturating_mul(ATTEMPTS_PER_VIEW),
+            reworks: 0,
+            result: None,
+            done: false,
+            until: now,
+            again_at: now,
+        };
+        let work = Work {
+            parts: plan.subtasks.iter().map(part).collect(),
+            plan,
+            avoid: BTreeSet::new(),
+            view,
+            waits_for_approval: state.task.needs_approval && state.is_root(),
+            reported: false,
+            report_at: now,
+        };
+        if work.waits_for_approval {
+            perform(state.plan.tell(vec![state.originator()]), out);
+        }
+        if let Some(state) = self.tasks.get_mut(id) {
+            state.work = Some(work);
+        }
+        self.go_on_if_approved(now, id, out);
+        self.run_work(now, id, out);
+    }
+
+    pub(super) fn go_on_if_approved(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let (Some(work), Some(approval)) = (&mut state.work, &state.approval) else {
+            return;
+        };
+        let Message::Verification(said) = &approval.message else {
+            return;
+        };
+        let is_this = said.plan_id.as_ref().is_none_or(|plan_id| *plan_id == work.plan.plan_id);
+        if !work.waits_for_approval || !is_this {
+            return;
+        }
+        if said.accepted {
+            work.waits_for_approval = false;
+            self.run_work(now, id, out);
+            return;
+        }
+        let parts = vec![None; work.parts.len()];
+        let record = vec![state.origin.clone(), approval.clone()];
+        let outcome = Outcome::Result(judge::ended(End::Rejected, parts));
+        if let Some(result) = &mut state.result {
+            let acts = result.offer(now, judge::value(outcome, &record), record);
+            perform(acts, out);
+        }
+    }
+
+    /// Who can be given a part: Tier 1 and the coordinator's own; below, its own.
+    fn workers(&self, now: Timestamp, task: &Task) -> Vec<Worker> {
+        let Some(epoch) = self.epoch_of(task) else {
+            return Vec::new();
+        };
+        let below = epoch.layout().children_of(&self.me).iter().copied();
+        let above = if task.depth == 0 { epoch.tier1() } else { &[] };
+        let others: BTreeSet<Did> = below.chain(above.iter().copied()).collect();
+        let silence = self.genesis.timing.silence_ms;
+        let is_there =
+            |did: &Did| self.peers.get(did).is_some_and(|peer| now < plus(peer.heard_at, silence));
+        let mut all: Vec<Did> =
+            others.into_iter().filter(|did| *did != self.me && is_there(did)).collect();
+        if all.is_empty() {
+            all.push(self.me);
+        }
+        let worker = |did: Did| {
+            let peer = self.peers.get(&did);
+            let capabilities = match peer {
+                Some(peer) if did != self.me => peer.capabilities.clone(),
+                _ => self.profile.capabilities.clone(),
+            };
+            let weight = epoch.member(&did).map(|member| member.weight).unwrap_or_default();
+            let active_tasks = peer.map_or(0, |peer| peer.active_tasks);
+            Worker { did, capabilities, active_tasks, weight }
+        };
+        all.into_iter().map(worker).collect()
+    }
+
+    pub(super) fn run_work(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        self.tick_result(now, id, out);
+        let Some(state) = self.tasks.get(id).filter(|state| state.ended.is_none()) else {
+            return;
+        };
+        let Some(work) = state.work.as_ref().filter(|work| !work.waits_for_approval) else {
+            return;
+        };
+        if now < state.task.deadline
+            && work.parts.iter().any(|part| !part.done && part.until <= now)
+        {
+            self.assign_parts(now, id, out);
+        }
+        self.remind(now, id, out);
+        self.report(now, id, out);
+    }
+
+    /// Gives every part that nobody does, or not in time, to somebody.
+    fn assign_parts(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let execution_ms = self.genesis.timing.execution_ms;
+        let resend_ms = self.genesis.timing.resend_ms;
+        let Some(state) = self.tasks.get(id) else {
+            return;
+        };
+        let workers = self.workers(now, &state.task);
+        let deadline = state.task.deadline;
+        let Some(work) = self.tasks.get_mut(id).and_then(|state| state.work.as_mut()) else {
+            return;
+        };
+        let mut open = Vec::new();
+        for (part, subtask) in work.parts.iter_mut().zip(&work.plan.subtasks) {
+            if !part.done && part.until <= now {
+                if let Some(late) = part.assignee.take() {
+                    work.avoid.insert((subtask.index, late));
+                }
+                open.push(subtask.clone());
+            }
+        }
+        for (index, did) in assign(&open, &workers, &work.avoid) {
+            let Some(part) = usize::try_from(index).ok().and_then(|i| work.parts.get_mut(i)) else {
+                continue;
+            };
+            part.attempt += 1;
+            (part.assignee, part.reworks, part.result) = (Some(did), 0, None);
+            part.until = plus(now, execution_ms).min(deadline);
+            part.again_at = plus(now, 4 * resend_ms);
+            part.task.task_id = judge::part_id(id, index, part.attempt);
+            part.task.assigned_to = Some(did);
+            part.task.created_at = now;
+            part.task.deadline = part.until;
+            out.push(order(id, part, did, &work.plan));
+        }
+        // Nobody is there: once more later.
+        for part in work.parts.iter_mut().filter(|part| !part.done && part.assignee.is_none()) {
+            part.until = plus(now, resend_ms);
+        }
+    }
+
+    /// Sends an order again whose answer is missing: it or the answer may be lost.
+    fn remind(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let resend_ms = self.genesis.timing.resend_ms;
+        let Some(work) = self.tasks.get_mut(id).and_then(|state| state.work.as_mut()) else {
+            return;
+        };
+        for part in work.parts.iter_mut().filter(|part| !part.done && part.again_at <= now) {
+            part.again_at = plus(now, 4 * resend_ms);
+            if let Some(did) = part.assignee.filter(|_| part.result.is_none()) {
+                out.push(order(id, part, did, &work.plan));
+            }
+        }
+    }
+
+    pub(super) fn take_result(
+        &mut self,
+        _now: Timestamp,
+        kept: &Kept,
+        m: &SubmitResult,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        let Some((part, _)) = self.part(&m.task_id, m.agent_id) else {
+            return refuse(ErrorCode::TaskNotFound, "nobody here has ordered that");
+        };
+        if !judge::is_whole(m) || m.artifact.producer != m.agent_id {
+            return refuse(ErrorCode::ResultRejected, "the hashes are not those of the content");
+        }
+        if part.done {
+            let message = verdict(m, true, None);
+            out.push(send(vec![m.agent_id], message));
+            return Ok(());
+        }
+        let looked_at = part.result.as_ref().is_some_and(|known| known.message == kept.message);
+        if !looked_at {
+            part.result = Some(kept.clone());
+            out.push(Output::Ask(Ask::Check { task: part.task.clone(), result: m.clone() }));
+        }
+        Ok(())
+    }
+
+    /// The part that an executor works on for this node.
+    fn part(&mut self, part_id: &str, executor: Did) -> Option<(&mut Part, String)> {
+        self.tasks.iter_mut().find_map(|(id, state)| {
+            let parts = &mut state.work.as_mut()?.parts;
+            let is_it = |p: &&mut Part| p.task.task_id == part_id && p.assignee == Some(executor);
+            parts.iter_mut().find(is_it).map(|part| (part, id.clone()))
+        })
+    }
+
+    /// What this node's agent says of a result.
+    pub(super) fn take_check(
+        &mut self,
+        now: Timestamp,
+        part_id: &str,
+        artifact_id: &str,
+        accepted: bool,
+        reason: Option<String>,
+        out: &mut Vec<Output>,
+    ) {
+        let executor = self.tasks.values().find_map(|state| {
+            let parts = &state.work.as_ref()?.parts;
+            parts.iter().find(|part| part.task.task_id == part_id)?.assignee
+        });
+        let Some((part, id)) = executor.and_then(|executor| self.part(part_id, executor)) else {
+            return;
+        };
+        let Some(Message::SubmitResult(result)) = part.result.as_ref().map(|r| r.message.clone())
+        else {
+            return;
+        };
+        if part.done || result.artifact.artifact_id != artifact_id {
+            return;
+        }
+        if accepted {
+            part.done = true;
+        } else {
+            part.result = None;
+            part.reworks += 1;
+            part.again_at = part.until;
+            if part.reworks > REWORKS_MAX {
+                part.until = now;
+            }
+        }
+        out.push(send(vec![result.agent_id], verdict(&result, accepted, reason)));
+        self.run_work(now, &id, out);
+    }
+
+    /// All parts are done: the whole goes to the witnesses, or up to whoever ordered it.
+    fn report(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let (me, resend_ms) = (self.me, self.genesis.timing.resend_ms);
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let Some(work) = &mut state.work else {
+            return;
+        };
+        let parts = work.artifacts();
+        let is_late = now >= state.task.deadline;
+        if judge::end_of(&parts) != End::Succeeded && !is_late {
+            return;
+        }
+        if let Some(result) = &mut state.result {
+            if work.reported || !result.leads() {
+                work.report_at = plus(now, resend_ms);
+                return;
+            }
+            work.reported = true;
+            work.report_at = Timestamp::MAX;
+            let mut record = vec![state.origin.clone()];
+            record.extend(work.parts.iter().filter(|p| p.done).filter_map(|p| p.result.clone()));
+            let outcome = Outcome::Result(judge::ended(judge::end_of(&parts), parts));
+            let acts = result.offer(now, judge::value(outcome, &record), record);
+            perform(acts, out);
+            return;
+        }
+        if is_late {
+            state.ended = Some(judge::ended(End::Failed, Vec::new()));
+            self.over.push_back(id.to_owned());
+            return;
+        }
+        if now < work.report_at && work.reported {
+            return;
+        }
+        (work.reported, work.report_at) = (true, plus(now, 4 * resend_ms));
+        let parts: Vec<Artifact> = parts.into_iter().flatten().collect();
+        let whole: Vec<Option<Artifact>> = parts.iter().cloned().map(Some).collect();
+        let root = aggregate::root(&whole);
+        let artifact = Artifact {
+            artifact_id: format!("{id}/whole"),
+            task_id: id.to_owned(),
+            producer: me,
+            content_cid: aggregate::cid(root.as_ref()),
+            merkle_hash: root,
+            content_type: "application/vnd.skep.parts+json".to_owned(),
+            size_bytes: parts.iter().map(|part| part.size_bytes).sum(),
+            created_at: work.parts.iter().map(|part| part.task.created_at).max().unwrap_or(now),
+        };
+        let result = SubmitResult {
+            task_id: id.to_owned(),
+            agent_id: me,
+            artifact,
+            merkle_proof: Vec::new(),
+            content: None,
+            parts,
+        };
+        out.push(send(vec![state.originator()], Message::SubmitResult(result)));
+    }
+
+    fn tick_result(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get_mut(id).filter(|state| state.ended.is_none()) else {
+            return;
+        };
+        let Some(result) = &mut state.result else {
+            return;
+        };
+        let acts = result.tick(now);
+        let (wanted, _) = perform(acts, out);
+        if wanted {
+            self.result_wanted(now, id, out);
+        }
+    }
+
+    /// This node leads now: it coordinates, or says what there is when the time is over.
+    fn result_wanted(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get(id) else {
+            return;
+        };
+        let plan = self.winning_plan(state);
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let (Some(plan), Some(result)) = (plan, &mut state.result) else {
+            return;
+        };
+        if let Some(cancelled) = &state.cancelled {
+            let record = vec![state.origin.clone(), cancelled.clone()];
+            let ended = judge::ended(End::Cancelled, vec![None; plan.subtasks.len()]);
+            let value = judge::value(Outcome::Result(ended), &record);
+            let acts = result.offer(now, value, record);
+            perform(acts, out);
+            return;
+        }
+        if now >= state.task.deadline && state.work.is_none() {
+            let record = vec![state.origin.clone()];
+            let ended = judge::ended(End::Failed, vec![None; plan.subtasks.len()]);
+            let value = judge::value(Outcome::Result(ended), &record);
+            let acts = result.offer(now, value, record);
+            perform(acts, out);
+            return;
+        }
+        if let Some(work) = &mut state.work {
+            work.reported = false;
+            work.report_at = now;
+            self.report(now, id, out);
+        } else {
+            self.coordinate(now, id, out);
+        }
+    }
+
+    pub(super) fn take_result_word(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        id: &str,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(state) = self.tasks.get(id) else {
+            return;
+        };
+        let Some(plan) = self.winning_plan(state) else {
+            return;
+        };
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let (deadline, origin) = (state.task.deadline, state.origin.hash());
+        let judge = |value: &Value, record: &[Kept]| {
+            let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.hash() == origin);
+            if !is_ours || judge::check_result(&plan, value, record).is_err() {
+                return Verdict::Invalid;
+            }
+            match &value.outcome {
+                Outcome::Result(ended)
+                    if matches!(ended.end, End::Failed | End::SucceededPartially)
+                        && now < deadline =>
+                {
+                    Verdict::NotYet
+                }
+                _ => Verdict::Valid,
+            }
+        };
+        let Some(result) = &mut state.result else {
+            return;
+        };
+        let acts = result.take(now, kept, &judge);
+        let leads = result.leads();
+        let (wanted, decided) = perform(acts, out);
+        if wanted {
+            self.result_wanted(now, id, out);
+        }
+        if decided {
+            self.result_decided(id, leads, out);
+        }
+    }
+
+    fn result_decided(&mut self, id: &str, _leads: bool, out: &mut Vec<Output>) {
+        let Some(state) = self.tasks.get(id) else {
+            return;
+        };
+        let decided = state.result.as_ref().and_then(Accord::decided);
+        let Some(Outcome::Result(ended)) = decided.map(|proven| proven.value.outcome.clone())
+        else {
+            return;
+        };
+        // ASIP 18: those who sat for it may forget it.
+        if state.table.is_chair(&self.me) {
+            let (task_id, reason) = (id.to_owned(), None);
+            let to = state.plan.setting().leaders.iter().filter(|did| **did != self.me);
+            let to: Vec<Did> = to.copied().collect();
+            out.push(send(to, Message::Dissolve(Dissolve { task_id, reason })));
+        }
+        self.end(id, ended, out);
+    }
+}
+
+fn order(id: &str, part: &Part, assignee: Did, plan: &Plan) -> Output {
+    let assign = Assign {
+        task: part.task.clone(),
+        assignee,
+        parent_task_id: id.to_owned(),
+        winning_plan_id: plan.plan_id.clone(),
+    };
+    send(vec![assignee], Message::Assign(assign))
+}
+
+fn verdict(result: &SubmitResult, accepted: bool, reason: Option<String>) -> Message {
+    Message::Verification(Verification {
+        task_id: result.task_id.clone(),
+        agent_id: result.agent_id,
+        accepted,
+        reason,
+        plan_id: None,
+    })
+}

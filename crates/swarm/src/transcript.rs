@@ -1,0 +1,367 @@
+//! All signed messages of a task, from which anybody can decide again what the swarm decided
+//! (decision 51).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use skep_base::{Did, Hash32, json as canonical};
+use skep_wire::swarm::{
+    Chosen, Ended, KnownKeys, Message, OpenError, Outcome, Signed, Step, Subject, Value, Word,
+    key_text,
+};
+
+use crate::{
+    accord::{Proven, proven},
+    election::elect,
+    epoch::Epoch,
+    genesis::Genesis,
+    judge::{self, Fault},
+    kept::Kept,
+    tally::Round,
+};
+
+/// What the file says it is.
+pub const FORMAT: &str = "skep/swarm-transcript/v1";
+
+/// A transcript as it is written.
+#[derive(Serialize, Deserialize)]
+struct File {
+    format: String,
+    genesis: Genesis,
+    /// Everybody whose messages are in it and who brings no key along.
+    keys: Vec<String>,
+    messages: Vec<Json>,
+}
+
+/// A transcript whose signatures are all good.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    pub genesis: Genesis,
+    pub messages: Vec<Kept>,
+}
+
+/// Why a transcript cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("this is not a transcript: {0}")]
+    Format(String),
+    #[error("message {index}: {error}")]
+    Message { index: usize, error: OpenError },
+}
+
+/// Something that does not follow from what was signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    pub about: Subject,
+    pub why: String,
+}
+
+/// What was decided about one task, decided again.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskReport {
+    pub task_id: String,
+    pub epoch: u64,
+    pub witnesses: usize,
+    pub signatures: usize,
+    pub chosen: Option<Chosen>,
+    pub board: Vec<Did>,
+    pub critic: Option<Did>,
+    pub senate: Vec<Did>,
+    pub plans: Vec<String>,
+    pub ballots: usize,
+    /// Each round of the vote: first choices by plan, and who was eliminated.
+    pub rounds: Vec<RoundReport>,
+    /// Who contradicted itself.
+    pub caught: Vec<Did>,
+    pub ended: Option<Ended>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RoundReport {
+    pub tallies: BTreeMap<String, u64>,
+    pub eliminated: Option<String>,
+}
+
+impl From<Round> for RoundReport {
+    fn from(round: Round) -> RoundReport {
+        RoundReport { tallies: round.tallies.into_iter().collect(), eliminated: round.eliminated }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    pub messages: usize,
+    pub elections: Vec<u64>,
+    pub successions: usize,
+    pub tasks: Vec<TaskReport>,
+    pub differences: Vec<Difference>,
+}
+
+impl Transcript {
+    /// Writes messages down in their order, each once.
+    pub fn write(genesis: &Genesis, keys: &KnownKeys, messages: &[Arc<Signed>]) -> Json {
+        let mut seen: BTreeSet<Hash32> = BTreeSet::new();
+        let once = messages.iter().filter(|message| seen.insert(message.hash()));
+        let messages: Vec<Json> = once.map(|message| message.to_json()).collect();
+        let keys = keys.iter().map(|(_, key)| key_text::write(key)).collect();
+        let file = File { format: FORMAT.to_owned(), genesis: genesis.clone(), keys, messages };
+        serde_json::to_value(file).expect("a transcript is JSON")
+    }
+
+    /// Reads a transcript and checks every signature in it.
+    pub fn read(text: &[u8]) -> Result<Transcript, ReadError> {
+        let json = canonical::parse(text).map_err(|error| ReadError::Format(error.to_string()))?;
+        let file: File =
+            serde_json::from_value(json).map_err(|error| ReadError::Format(error.to_string()))?;
+        if file.format != FORMAT {
+            return Err(ReadError::Format(format!("its format is {:?}", file.format)));
+        }
+        let mut keys = KnownKeys::default();
+        for key in file.genesis.founders.iter().chain(&file.genesis.issuers) {
+            keys.learn(*key);
+        }
+        for text in &file.keys {
+            let key = key_text::read(text);
+            keys.learn(key.ok_or_else(|| ReadError::Format(format!("{text:?} is no key")))?);
+        }
+        let open = |(index, json): (usize, Json)| {
+            let opened = Signed::from_json(json, &keys);
+            let opened = opened.map_err(|error| ReadError::Message { index, error })?;
+            Ok(Kept(Arc::new(opened)))
+        };
+        let messages: Result<Vec<Kept>, ReadError> =
+            file.messages.into_iter().enumerate().map(open).collect();
+        Ok(Transcript { genesis: file.genesis, messages: messages? })
+    }
+
+    /// Decides everything again.
+    pub fn verify(&self) -> Report {
+        let mut report = Report { messages: self.messages.len(), ..Report::default() };
+        let founding = Epoch::founding(&self.genesis);
+        let mut epochs = BTreeMap::from([(founding.number(), founding)]);
+        for (kept, subject, value) in self.certificates() {
+            match subject {
+                Subject::Election { epoch } => {
+                    let result = self.check_election(*epoch, &mut epochs, kept, value);
+                    report.note(subject, result, |report| report.elections.push(*epoch));
+                }
+                Subject::Succession { epoch, leader } => {
+                    let result = check_succession(&epochs, *epoch, leader, kept, value);
+                    report.note(subject, result, |report| report.successions += 1);
+                }
+                Subject::Plan { .. } => self.check_plan(&epochs, kept, subject, value, &mut report),
+                Subject::Result { task_id } => {
+                    self.check_result(&epochs, kept, task_id, value, &mut report);
+                }
+            }
+        }
+        report
+    }
+
+    /// The final certificates, each subject's first; a second one must say the same.
+    fn certificates(&self) -> impl Iterator<Item = (&Kept, &Subject, &Value)> {
+        let mut seen: BTreeSet<(&Subject, Hash32)> = BTreeSet::new();
+        self.messages.iter().filter_map(move |kept| match &kept.message {
+            Message::Certificate(certificate) => match &certificate.word {
+                Word::Bundle { step: Step::Commit, value } => {
+                    let is_new = seen.insert((&certificate.subject, value.hash()));
+                    is_new.then_some((kept, &certificate.subject, value))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    fn check_election(
+        &self,
+        number: u64,
+        epochs: &mut BTreeMap<u64, Arc<Epoch>>,
+        kept: &Kept,
+        value: &Value,
+    ) -> Result<(), String> {
+        let Outcome::Election(elected) = &value.outcome else {
+            return Err(Fault::WrongOutcome.to_string());
+        };
+        if epochs.contains_key(&number) {
+            return Err("there are two outcomes".to_owned());
+        }
+        let previous = epochs.get(&elected.previous);
+        let previous = previous.ok_or("the election before it is missing")?;
+        let subject = Subject::Election { epoch: number };
+        let witnesses = previous.witnesses(&subject, previous.tier1());
+        let found = signed(kept, value, &witnesses)?;
+        check_record(value, &found.record)?;
+        if *elected != elect(previous, &self.genesis, number, &found.record) {
+            return Err("other agents are elected by these votes".to_owned());
+        }
+        epochs.insert(number, Epoch::shared(elected.clone(), value.hash()));
+        Ok(())
+    }
+
+    fn check_plan(
+        &self,
+        epochs: &BTreeMap<u64, Arc<Epoch>>,
+        kept: &Kept,
+        subject: &Subject,
+        value: &Value,
+        report: &mut Report,
+    ) {
+        match plan_report(epochs, kept, subject, value) {
+            Ok(task) if report.tasks.iter().any(|known| known.task_id == task.task_id) => {
+                report.differ(subject, "there are two outcomes".to_owned());
+            }
+            Ok(task) => report.tasks.push(task),
+            Err(why) => report.differ(subject, why),
+        }
+    }
+
+    fn check_result(
+        &self,
+        epochs: &BTreeMap<u64, Arc<Epoch>>,
+        kept: &Kept,
+        task_id: &str,
+        value: &Value,
+        report: &mut Report,
+    ) {
+        let result = self.ended(epochs, kept, task_id, value);
+        let subject = Subject::Result { task_id: task_id.to_owned() };
+        match result {
+            Ok(ended) => match report.tasks.iter_mut().find(|task| task.task_id == task_id) {
+                Some(task) if task.ended.is_none() => task.ended = Some(ended),
+                Some(_) => report.differ(&subject, "there are two outcomes".to_owned()),
+                None => report.differ(&subject, "no plan was decided before".to_owned()),
+            },
+            Err(why) => report.differ(&subject, why),
+        }
+    }
+
+    fn ended(
+        &self,
+        epochs: &BTreeMap<u64, Arc<Epoch>>,
+        kept: &Kept,
+        task_id: &str,
+        value: &Value,
+    ) -> Result<Ended, String> {
+        let subject = Subject::Plan { task_id: task_id.to_owned() };
+        let mut plans = self.certificates().filter(|(_, about, _)| **about == subject);
+        let (plan, _, chosen) = plans.next().ok_or("the plan's certificate is missing")?;
+        let record: Vec<Kept> = plan.attached.iter().cloned().map(Kept).collect();
+        let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
+        let epoch = epochs.get(&task.epoch).ok_or("its epoch's election is missing")?;
+        let found = signed(kept, value, &judge::witnesses_of(epoch, origin))?;
+        let deliberation = judge::deliberation(epoch, &record).map_err(|f| f.to_string())?;
+        let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &chosen.outcome else {
+            return Err("there was no plan to follow".to_owned());
+        };
+        let plan = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
+        judge::check_result(plan, value, &found.record).map_err(|fault| fault.to_string())?;
+        match &value.outcome {
+            Outcome::Result(ended) => Ok(ended.clone()),
+            _ => Err(Fault::WrongOutcome.to_string()),
+        }
+    }
+}
+
+impl Report {
+    fn differ(&mut self, about: &Subject, why: String) {
+        self.differences.push(Difference { about: about.clone(), why });
+    }
+
+    fn note(
+        &mut self,
+        about: &Subject,
+        result: Result<(), String>,
+        good: impl FnOnce(&mut Report),
+    ) {
+        match result {
+            Ok(()) => good(self),
+            Err(why) => self.differ(about, why),
+        }
+    }
+}
+
+fn signed(kept: &Kept, value: &Value, witnesses: &[Did]) -> Result<Proven, String> {
+    let too_few = "too few of its witnesses have signed it";
+    proven(kept, Step::Commit, value, witnesses).ok_or(too_few.to_owned())
+}
+
+fn check_record(value: &Value, record: &[Kept]) -> Result<(), String> {
+    let hashes = record.iter().map(|kept| kept.hash());
+    let same = value.record.iter().copied().eq(hashes);
+    if same { Ok(()) } else { Err(Fault::WrongRecord.to_string()) }
+}
+
+fn check_succession(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    number: u64,
+    leader: &Did,
+    kept: &Kept,
+    value: &Value,
+) -> Result<(), String> {
+    let epoch = epochs.get(&number).ok_or("its epoch's election is missing")?;
+    let branch: BTreeSet<Did> = epoch.layout().children_of(leader).iter().copied().collect();
+    let concerned: Vec<Did> = branch.iter().chain(epoch.tier1()).copied().collect();
+    let subject = Subject::Succession { epoch: number, leader: *leader };
+    signed(kept, value, &epoch.witnesses(&subject, &concerned))?;
+    match &value.outcome {
+        Outcome::Succession(s)
+            if s.failed_leader == *leader
+                && s.branch_agents.iter().copied().eq(branch.iter().copied())
+                && branch.contains(&s.new_leader) =>
+        {
+            Ok(())
+        }
+        _ => Err(Fault::WrongOutcome.to_string()),
+    }
+}
+
+fn plan_report(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    kept: &Kept,
+    subject: &Subject,
+    value: &Value,
+) -> Result<TaskReport, String> {
+    let record: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+    let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
+    if *subject != (Subject::Plan { task_id: task.task_id.clone() }) {
+        return Err(Fault::NoTask.to_string());
+    }
+    let epoch = epochs.get(&task.epoch).ok_or("its epoch's election is missing")?;
+    let witnesses = judge::witnesses_of(epoch, origin);
+    let found = signed(kept, value, &witnesses)?;
+    judge::check_plan(epoch, value, &found.record).map_err(|fault| fault.to_string())?;
+    let Outcome::Plan(chosen) = &value.outcome else {
+        return Err(Fault::WrongOutcome.to_string());
+    };
+    let mut report = TaskReport {
+        task_id: task.task_id.clone(),
+        epoch: task.epoch,
+        witnesses: witnesses.len(),
+        signatures: found.signatures.len(),
+        chosen: Some(chosen.clone()),
+        board: Vec::new(),
+        critic: None,
+        senate: Vec::new(),
+        plans: Vec::new(),
+        ballots: 0,
+        rounds: Vec::new(),
+        caught: Vec::new(),
+        ended: None,
+    };
+    if let Ok(deliberation) = judge::deliberation(epoch, &found.record) {
+        report.critic = deliberation.ready.adversarial_critic;
+        report.senate.clone_from(&deliberation.ready.senate);
+        report.plans = deliberation.plans.keys().cloned().collect();
+        report.ballots = deliberation.ballots.len();
+        let rounds = deliberation.runoff().map_or_else(Vec::new, |runoff| runoff.rounds);
+        report.rounds = rounds.into_iter().map(RoundReport::from).collect();
+        report.caught = deliberation.caught.iter().copied().collect();
+        report.board = deliberation.board;
+    }
+    Ok(report)
+}

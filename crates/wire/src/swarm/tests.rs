@@ -1,0 +1,352 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use skep_base::{Did, Hash32, Timestamp, ed25519::SecretKey, hash::sha256, json as canonical};
+
+use super::*;
+
+const NOW: &str = "2026-02-07T12:00:00Z";
+
+fn key(n: u8) -> SecretKey {
+    SecretKey::from_seed([n; 32])
+}
+
+fn did(n: u8) -> Did {
+    key(n).public().did()
+}
+
+/// The keys of agents 1 to 3.
+fn keys() -> KnownKeys {
+    let mut keys = KnownKeys::default();
+    (1..=3).for_each(|n| keys.learn(key(n).public()));
+    keys
+}
+
+/// Params of each method in the shape of the specification; agent 1 is whoever has to sign.
+fn params(method: &str) -> Value {
+    let (me, other) = (did(1), did(2));
+    let place = json!({"x": 0.45, "y": 0.12, "z": 0.99});
+    let task = json!({
+        "task_id": "task-1", "parent_task_id": null, "epoch": 106, "status": "Pending",
+        "description": "Compare three markets", "assigned_to": null, "tier_level": 1,
+        "subtasks": [], "created_at": NOW, "deadline": "2026-02-08T12:00:00Z",
+    });
+    let scores = json!({"plan-1": {
+        "feasibility": 0.9, "parallelism": 0.8, "completeness": 0.85, "risk": 0.2,
+    }});
+    match method {
+        "swarm.handshake" => json!({
+            "agent_id": me, "pub_key": key_text::write(&key(1).public()),
+            "capabilities": ["python"], "location_vector": place,
+            "resources": {"cpu_cores": 8, "ram_gb": 32, "gpu_vram_gb": null, "disk_gb": 100},
+            "proof_of_work": {"nonce": 283_741, "hash": Hash32::ZERO, "difficulty": 16},
+            "protocol_version": PROTOCOL_VERSION,
+        }),
+        "election.candidacy" => json!({
+            "agent_id": me, "epoch": 106, "location_vector": place,
+            "score": {
+                "agent_id": me, "proof_of_compute": 0.85, "reputation": 0.92, "uptime": 0.99,
+                "stake": 0.5,
+            },
+        }),
+        "election.vote" => {
+            json!({"voter": me, "epoch": 106, "candidate_rankings": [other, did(3)]})
+        }
+        "hierarchy.assign_tier" => json!({
+            "assigned_agent": other, "tier": {"TierN": 2}, "parent_id": me, "epoch": 106,
+            "branch_size": 85,
+        }),
+        "task.inject" => json!({"task": task, "originator": me}),
+        "consensus.proposal_commit" => {
+            json!({"task_id": "task-1", "proposer": me, "epoch": 106, "plan_hash": sha256(b"")})
+        }
+        "consensus.proposal_reveal" => json!({"task_id": "task-1", "plan": {
+            "plan_id": "plan-1", "task_id": "task-1", "proposer": me, "epoch": 106,
+            "subtasks": [{
+                "index": 0, "description": "Gather numbers",
+                "required_capabilities": ["web"], "estimated_complexity": 0.7,
+            }],
+            "rationale": "Each market alone", "estimated_parallelism": 0.85, "created_at": NOW,
+        }}),
+        "consensus.vote" => json!({
+            "task_id": "task-1", "epoch": 106, "voter": me, "rankings": ["plan-1", "plan-2"],
+            "critic_scores": scores,
+        }),
+        "task.assign" => json!({
+            "task": task, "assignee": other, "parent_task_id": "task-0",
+            "winning_plan_id": "plan-1",
+        }),
+        "task.submit_result" => json!({
+            "task_id": "task-1", "agent_id": me, "merkle_proof": [sha256(b"1"), sha256(b"2")],
+            "artifact": {
+                "artifact_id": "art-1", "task_id": "task-1", "producer": me,
+                "content_cid": "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
+                "merkle_hash": sha256(b""), "content_type": "application/json",
+                "size_bytes": 4096, "created_at": NOW,
+            },
+        }),
+        "task.verification" => {
+            json!({"task_id": "task-1", "agent_id": other, "accepted": true, "reason": null})
+        }
+        "swarm.keepalive" => json!({"agent_id": me, "epoch": 105, "timestamp": NOW}),
+        "hierarchy.succession" => json!({
+            "failed_leader": other, "new_leader": me, "epoch": 106, "branch_agents": [did(3)],
+        }),
+        "board.invite" => json!({
+            "task_id": "task-1", "task_digest": "Compare", "complexity_estimate": 0.85,
+            "depth": 0, "required_capabilities": ["web"], "capacity": 5, "chair": me,
+        }),
+        "board.accept" => json!({
+            "task_id": "task-1", "agent_id": me, "active_tasks": 2, "capabilities": ["web"],
+            "affinity_scores": {"web": 0.9},
+        }),
+        "board.decline" => json!({"task_id": "task-1", "agent_id": me}),
+        "board.ready" => json!({
+            "task_id": "task-1", "chair_id": me, "members": [other, did(3)],
+            "adversarial_critic": other,
+        }),
+        "board.dissolve" => json!({"task_id": "task-1"}),
+        "discussion.critique" => json!({
+            "task_id": "task-1", "voter_id": me, "round": 2, "plan_scores": scores,
+            "content": "The second part is too thin.",
+        }),
+        "consensus.certificate" => json!({
+            "subject": {"about": "plan", "task_id": "task-1"}, "view": 0, "word": "sign",
+            "step": "prepare", "hash": sha256(b"value"),
+        }),
+        _ => panic!("no example of {method}"),
+    }
+}
+
+/// An envelope that `key` has signed in the name of `signer`, whatever it says.
+fn signed(method: &str, mut params: Value, signer: u8, by: u8) -> Value {
+    params["_meta"] = json!({"signer": did(signer), "swarm": "public", "epoch": 106,
+        "sent_at": NOW});
+    let payload = canonical::to_vec(&json!({"method": method, "params": params})).unwrap();
+    let signature = hex_signature::write(&key(by).sign(&payload));
+    json!({"jsonrpc": "2.0", "method": method, "params": params, "signature": signature})
+}
+
+fn open(envelope: &Value) -> Result<Signed, OpenError> {
+    Signed::open(envelope.to_string().as_bytes(), &keys())
+}
+
+#[test]
+fn every_method_is_read_and_written_as_it_came() {
+    for method in Message::METHODS {
+        let envelope = signed(method, params(method), 1, 1);
+        let opened = open(&envelope).unwrap_or_else(|error| panic!("{method}: {error}"));
+        assert_eq!(opened.message.method(), method);
+        assert_eq!(opened.meta.signer, did(1));
+        assert_eq!(opened.to_json(), envelope, "what is forwarded is what was signed");
+        assert_eq!(opened.hash(), sha256(opened.payload()));
+        // Our own form of it can be read as well, and means the same.
+        let again = Signed::seal(opened.meta.clone(), opened.message.clone(), vec![], &key(1));
+        assert_eq!(open(&again.to_json()).unwrap().message, opened.message, "{method}");
+    }
+}
+
+#[test]
+fn a_changed_message_is_refused() {
+    for method in Message::METHODS {
+        let good = signed(method, params(method), 1, 1);
+        let mut longer = good.clone();
+        longer["params"]["note"] = json!(1);
+        let mut elsewhere = good.clone();
+        elsewhere["params"]["_meta"]["swarm"] = json!("another");
+        let mut later = good.clone();
+        later["params"]["_meta"]["sent_at"] = json!("2026-02-07T12:00:01Z");
+        for changed in [longer, elsewhere, later] {
+            assert_eq!(open(&changed).unwrap_err(), OpenError::BadSignature, "{method}");
+        }
+    }
+    // The signature is for one method.
+    let mut renamed = signed("board.decline", params("board.decline"), 1, 1);
+    renamed["method"] = json!("board.dissolve");
+    assert_eq!(open(&renamed).unwrap_err(), OpenError::BadSignature);
+}
+
+#[test]
+fn only_who_is_named_may_sign() {
+    for method in Message::METHODS {
+        let forged = open(&signed(method, params(method), 1, 2)).unwrap_err();
+        assert_eq!(forged, OpenError::BadSignature, "{method}");
+        let by_another = open(&signed(method, params(method), 2, 2));
+        // Who may sign these only a node that knows the task or the branch can tell.
+        let open_to_others = [
+            "task.assign",
+            "task.verification",
+            "hierarchy.succession",
+            "board.dissolve",
+            "consensus.certificate",
+        ];
+        match open_to_others.contains(&method) {
+            true => assert_eq!(by_another.unwrap().meta.signer, did(2)),
+            false => assert_eq!(by_another.unwrap_err(), OpenError::WrongSigner(did(2))),
+        }
+    }
+}
+
+#[test]
+fn strangers_bring_their_key_along() {
+    let stranger = key(9);
+    let signed_by_9 = |method: &str, mut params: Value, changes: Value| {
+        let changes = changes.as_object().unwrap().clone();
+        params.as_object_mut().unwrap().extend(changes);
+        open(&signed(method, params, 9, 9))
+    };
+    let own_key = key_text::write(&stranger.public());
+    let hand = params("swarm.handshake");
+    let own = json!({"agent_id": did(9), "pub_key": own_key});
+    assert!(signed_by_9("swarm.handshake", hand.clone(), own).is_ok());
+    let borrowed = signed_by_9("swarm.handshake", hand, json!({"agent_id": did(9)}));
+    assert_eq!(borrowed.unwrap_err(), OpenError::UnknownSigner(did(9)), "the key of another");
+    let inject = params("task.inject");
+    let own = json!({"originator": did(9), "pub_key": own_key});
+    assert!(signed_by_9("task.inject", inject.clone(), own).is_ok());
+    let without = signed_by_9("task.inject", inject, json!({"originator": did(9)}));
+    assert_eq!(without.unwrap_err(), OpenError::UnknownSigner(did(9)));
+}
+
+#[test]
+fn other_spellings_are_read() {
+    let mut tier = params("hierarchy.assign_tier");
+    tier["tier"] = json!("Tier2");
+    let opened = open(&signed("hierarchy.assign_tier", tier.clone(), 1, 1)).unwrap();
+    let Message::AssignTier(read) = &opened.message else { panic!("{opened:?}") };
+    assert_eq!(read.tier, Tier(2));
+    for bad in [json!("Executor"), json!("Tier0"), json!("Tier+2"), json!({"TierN": 0})] {
+        tier["tier"] = bad;
+        let error = open(&signed("hierarchy.assign_tier", tier.clone(), 1, 1)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidParams);
+    }
+    // A number as id; a notification that has one; a handshake with the raw key.
+    for id in [json!(7), json!("550e8400")] {
+        let mut envelope = signed("swarm.keepalive", params("swarm.keepalive"), 1, 1);
+        envelope["id"] = id.clone();
+        assert_eq!(open(&envelope).unwrap().id, Some(id));
+        assert_eq!(open(&envelope).unwrap().to_json(), envelope);
+    }
+    let raw = *key(1).public().as_bytes();
+    let hex: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    for text in [hex, STANDARD.encode(raw)] {
+        let mut handshake = params("swarm.handshake");
+        handshake["pub_key"] = json!(text);
+        let opened = open(&signed("swarm.handshake", handshake, 1, 1)).unwrap();
+        assert_eq!(opened.message.own_key(), Some(&key(1).public()));
+    }
+    // What a message says beyond the protocol is signed, and left alone.
+    let mut keepalive = params("swarm.keepalive");
+    keepalive["agent_name"] = json!("bee");
+    assert!(open(&signed("swarm.keepalive", keepalive, 1, 1)).is_ok());
+}
+
+#[test]
+fn each_refusal_has_its_code() {
+    use ErrorCode::*;
+    let good = signed("board.decline", params("board.decline"), 1, 1);
+    let text = good.to_string();
+    let code = |text: &str| Signed::open(text.as_bytes(), &keys()).unwrap_err().code();
+    let with = |field: &str, value: Value| {
+        let mut changed = good.clone();
+        changed[field] = value;
+        code(&changed.to_string())
+    };
+    let twice = text.replacen("{\"", "{\"jsonrpc\":\"2.0\",\"", 1);
+    for bad in ["", "{", "nonsense", &text[1..], twice.as_str(), &format!("{text} x"), "\u{1}"] {
+        assert_eq!(code(bad), ParseError, "{bad}");
+    }
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    assert_eq!(code(&deep), ParseError);
+    assert_eq!(
+        code(&text.replace("\"params\":{", &format!("\"params\":{{\"x\":{deep},"))),
+        ParseError
+    );
+    for bad in ["[]", "1", "\"text\"", "null", "{}"] {
+        assert_eq!(code(bad), InvalidRequest, "{bad}");
+    }
+    assert_eq!(with("jsonrpc", json!("1.0")), InvalidRequest);
+    assert_eq!(with("method", json!(1)), InvalidRequest);
+    assert_eq!(with("id", json!({})), InvalidRequest);
+    assert_eq!(with("attached", json!("x")), InvalidRequest);
+    assert_eq!(with("attached", json!([1])), InvalidRequest);
+    assert_eq!(with("method", json!("board.unknown")), MethodNotFound);
+    assert_eq!(with("method", json!("x".repeat(100_000))), MethodNotFound);
+    assert_eq!(with("params", json!({})), InvalidParams);
+    assert_eq!(with("params", json!([])), InvalidParams);
+    assert_eq!(with("signature", json!("00")), InvalidSignature);
+    assert_eq!(with("signature", json!("é".repeat(64))), InvalidSignature);
+    assert_eq!(with("signature", json!("0".repeat(128))), InvalidSignature);
+    assert_eq!(
+        code(&signed("board.decline", params("board.decline"), 2, 2).to_string()),
+        InvalidSignature
+    );
+    for (field, value) in
+        [("swarm", json!("")), ("swarm", json!("s".repeat(65))), ("epoch", json!(-1))]
+    {
+        let mut changed = good.clone();
+        changed["params"]["_meta"][field] = value;
+        assert_eq!(code(&changed.to_string()), InvalidParams, "{field}");
+    }
+    let mut share = signed("board.invite", params("board.invite"), 1, 1);
+    share["params"]["complexity_estimate"] = json!(1.01);
+    assert_eq!(code(&share.to_string()), InvalidParams);
+}
+
+#[test]
+fn the_codes_are_those_of_the_protocol() {
+    let codes = ErrorCode::ALL.map(ErrorCode::code);
+    let expected = [
+        -32700, -32600, -32601, -32602, -32000, -32001, -32002, -32003, -31000, -31001, -31002,
+        -31003, -30000, -30001, -30002,
+    ];
+    assert_eq!(codes, expected);
+    let error = RpcError::from(ErrorCode::SelfVote);
+    let written = serde_json::to_value(&error).unwrap();
+    assert_eq!(written, json!({"code": -31000, "message": "Self-vote prohibited"}));
+}
+
+#[test]
+fn lengths_are_limited() {
+    let critique = |len: usize| {
+        let mut params = params("discussion.critique");
+        params["content"] = json!("x".repeat(len));
+        signed("discussion.critique", params, 1, 1)
+    };
+    let around = open(&critique(0)).unwrap().payload().len();
+    assert!(open(&critique(MESSAGE_LEN_MAX - around)).is_ok());
+    let error = open(&critique(MESSAGE_LEN_MAX - around + 1)).unwrap_err();
+    assert_eq!(error, OpenError::TooLong(MESSAGE_LEN_MAX + 1));
+    let blanks = vec![b' '; ATTACHED_LEN_MAX + 1];
+    assert_eq!(Signed::open(&blanks, &keys()).unwrap_err(), OpenError::TooLong(blanks.len()));
+}
+
+#[test]
+fn attached_messages_are_checked_each_and_lie_flat() {
+    let meta = |n| Meta {
+        signer: did(n),
+        swarm: "public".to_owned(),
+        epoch: 1,
+        sent_at: Timestamp::from_ms(0),
+    };
+    let decline = |n| {
+        let body = Decline { task_id: "t".to_owned(), agent_id: did(n) };
+        Arc::new(Signed::seal(meta(n), Message::Decline(body), vec![], &key(n)))
+    };
+    let sealed = |attached| {
+        let body = Dissolve { task_id: "t".to_owned(), reason: None };
+        Signed::seal(meta(1), Message::Dissolve(body), attached, &key(1))
+    };
+    let both = sealed(vec![decline(2), decline(3)]);
+    let opened = open(&both.to_json()).unwrap();
+    assert_eq!(opened.attached, both.attached);
+    assert_eq!(opened.hash(), sealed(vec![]).hash(), "attachments are not signed over");
+    let mut forged = both.to_json();
+    forged["attached"][1]["params"]["task_id"] = json!("u");
+    assert_eq!(open(&forged).unwrap_err(), OpenError::BadSignature);
+    let nested = sealed(vec![Arc::new(both)]);
+    assert_eq!(open(&nested.to_json()).unwrap_err().code(), ErrorCode::InvalidRequest);
+    let unknown = sealed(vec![decline(4)]);
+    assert_eq!(open(&unknown.to_json()).unwrap_err(), OpenError::UnknownSigner(did(4)));
+}
