@@ -165,9 +165,7 @@ impl Agent {
         // Nobody may put its own plan first: it comes last.
         let mut ranked: Vec<(bool, u32, &str)> = plans
             .iter()
-            .map(|plan| {
-                (plan.proposer == self.me, u32::MAX - worth(plan), plan.plan_id.as_str())
-            })
+            .map(|plan| (plan.proposer == self.me, u32::MAX - worth(plan), plan.plan_id.as_str()))
             .collect();
         ranked.sort_unstable();
         ranked.into_iter().map(|(_, _, plan_id)| plan_id.to_owned()).collect()

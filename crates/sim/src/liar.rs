@@ -86,7 +86,7 @@ pub enum Draft {
         /// In whose name; only liars speak in others'.
         signer: Did,
         to: Vec<Did>,
-        message: Message,
+        message: Box<Message>,
         attached: Vec<Arc<Signed>>,
     },
     /// As it is, whoever signed it.
@@ -177,12 +177,7 @@ impl Liar {
     }
 
     /// Alters what the machine says.
-    pub fn speak(
-        &mut self,
-        to: Vec<Did>,
-        message: Message,
-        attached: Vec<Arc<Signed>>,
-    ) -> Altered {
+    pub fn speak(&mut self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Altered {
         if self.has(Lie::Silent) {
             return Altered::default();
         }
@@ -195,19 +190,18 @@ impl Liar {
         altered
     }
 
-    fn main_word(
-        &mut self,
-        to: Vec<Did>,
-        message: Message,
-        attached: Vec<Arc<Signed>>,
-    ) -> Altered {
+    fn main_word(&mut self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Altered {
         let is_proposal = |m: &Message| {
             matches!(m, Message::Certificate(Certificate { word: Word::Propose { .. }, .. }))
         };
         let is_end = |m: &Message| {
-            matches!(m, Message::Certificate(Certificate {
-                word: Word::Bundle { step: Step::Commit, .. }, ..
-            }))
+            matches!(
+                m,
+                Message::Certificate(Certificate {
+                    word: Word::Bundle { step: Step::Commit, .. },
+                    ..
+                })
+            )
         };
         let dies = matches!(message, Message::Ready(_)) && self.has(Lie::DieAsChair)
             || is_proposal(&message) && self.has(Lie::DieAsLeader);
@@ -312,7 +306,7 @@ impl Liar {
             drafts.push(Draft::Say {
                 signer: victim,
                 to: strangers.clone(),
-                message: Message::Keepalive(keepalive),
+                message: Box::new(Message::Keepalive(keepalive)),
                 attached: Vec::new(),
             });
         }
@@ -331,7 +325,7 @@ impl Liar {
     }
 
     fn say(&self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Draft {
-        Draft::Say { signer: self.me, to, message, attached }
+        Draft::Say { signer: self.me, to, message: Box::new(message), attached }
     }
 
     /// The liar itself is in both halves, so that its own machine goes on.
