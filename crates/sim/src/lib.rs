@@ -1,1 +1,36 @@
-//! Whole swarms in one thread.
+//! Whole swarms in one thread: a virtual clock, a network that fails, and nodes that lie.
+//!
+//! The same seed is the same run, event by event, so whatever goes wrong once can be looked at as
+//! often as it takes.
+//!
+//! ```
+//! use skep_sim::{Setup, run};
+//!
+//! let report = run(&Setup::calm(1, 4, 1));
+//! assert!(report.violations.is_empty(), "{:?}", report.violations);
+//! assert_eq!(report.trace_hash, run(&report.setup).trace_hash);
+//! ```
+
+pub mod agent;
+mod bug;
+mod client;
+mod invariant;
+mod liar;
+mod network;
+mod picture;
+pub mod rng;
+mod run;
+mod seal;
+mod timeline;
+mod trace;
+mod world;
+
+pub use bug::Bug;
+pub use client::{Known, Wish};
+pub use invariant::{Invariant, Violation};
+pub use liar::Lie;
+pub use picture::picture;
+pub use run::{GRACE_MS, Report, Setup, TaskOutcome, brisk, run};
+pub use timeline::{Phase, Timeline};
+pub use trace::Trace;
+pub use world::{Counts, Load};

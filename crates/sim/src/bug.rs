@@ -1,0 +1,126 @@
+//! Bugs that are put in on purpose, one for each invariant: a checker that finds nothing proves
+//! nothing until it has found these.
+
+use std::collections::BTreeSet;
+
+use skep_base::{Did, Hash32, hash::sha256};
+use skep_swarm::node::Event;
+use skep_wire::swarm::{Chosen, End, Outcome, Value};
+
+use crate::invariant::Invariant;
+
+/// What an honest node does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// One node follows another plan than the rest.
+    AnotherPlan,
+    /// A ballot is in the record twice.
+    BallotTwice,
+    /// One node says that a task failed that succeeded.
+    AnotherEnd,
+    /// One node follows another successor than the rest.
+    AnotherSuccessor,
+    /// All nodes agree on a root that is not that of the parts.
+    WrongRoot,
+    /// One node never learns that a task has ended.
+    NoEnd,
+}
+
+impl Bug {
+    pub const ALL: [Bug; 6] = [
+        Bug::AnotherPlan,
+        Bug::BallotTwice,
+        Bug::AnotherEnd,
+        Bug::AnotherSuccessor,
+        Bug::WrongRoot,
+        Bug::NoEnd,
+    ];
+
+    /// What it breaks.
+    pub fn breaks(self) -> Invariant {
+        match self {
+            Bug::AnotherPlan => Invariant::OnePlan,
+            Bug::BallotTwice => Invariant::BallotOnce,
+            Bug::AnotherEnd => Invariant::TaskOnce,
+            Bug::AnotherSuccessor => Invariant::OneSuccessor,
+            Bug::WrongRoot => Invariant::RootMatches,
+            Bug::NoEnd => Invariant::EndsInTime,
+        }
+    }
+}
+
+/// The bug of a run, if it has one.
+#[derive(Debug, Default)]
+pub struct Planted {
+    bug: Option<Bug>,
+    /// Nodes that have said something about what the bug is about: the second one has the bug, so
+    /// that there is somebody to differ from.
+    spoke: BTreeSet<usize>,
+    culprit: Option<usize>,
+}
+
+impl Planted {
+    pub fn new(bug: Option<Bug>) -> Planted {
+        Planted { bug, ..Planted::default() }
+    }
+
+    /// What the node says instead; nothing if it is kept silent.
+    pub fn alter(&mut self, node: usize, event: Event) -> Option<Event> {
+        let Some(bug) = self.bug else {
+            return Some(event);
+        };
+        match (bug, event) {
+            (Bug::AnotherPlan, Event::PlanDecided { task_id, mut value })
+                if self.is_culprit(node) =>
+            {
+                value.outcome = Outcome::Plan(another_plan(&value));
+                Some(Event::PlanDecided { task_id, value })
+            }
+            (Bug::BallotTwice, Event::PlanDecided { task_id, mut value })
+                if self.is_culprit(node) =>
+            {
+                value.record.extend(value.record.last().copied());
+                Some(Event::PlanDecided { task_id, value })
+            }
+            (Bug::AnotherEnd, Event::Ended { task_id, mut ended }) if self.is_culprit(node) => {
+                ended.end = if ended.end == End::Failed { End::Succeeded } else { End::Failed };
+                Some(Event::Ended { task_id, ended })
+            }
+            (Bug::AnotherSuccessor, Event::Succession { epoch, leader, successor })
+                if self.is_culprit(node) =>
+            {
+                Some(Event::Succession { epoch, leader, successor: another_did(&successor) })
+            }
+            (Bug::WrongRoot, Event::Ended { task_id, mut ended }) => {
+                ended.root = sha256(ended.root.as_bytes());
+                Some(Event::Ended { task_id, ended })
+            }
+            (Bug::NoEnd, Event::Ended { .. }) if self.is_culprit(node) => None,
+            (_, event) => Some(event),
+        }
+    }
+
+    fn is_culprit(&mut self, node: usize) -> bool {
+        if self.culprit.is_none() && self.spoke.iter().any(|spoke| *spoke != node) {
+            self.culprit = Some(node);
+        }
+        self.spoke.insert(node);
+        self.culprit == Some(node)
+    }
+}
+
+fn another_plan(value: &Value) -> Chosen {
+    match &value.outcome {
+        Outcome::Plan(Chosen::Plan { plan_id, proposer }) => {
+            Chosen::Plan { plan_id: format!("{plan_id}-other"), proposer: *proposer }
+        }
+        _ => Chosen::Plan {
+            plan_id: "plan-other".to_owned(),
+            proposer: Did::from_fingerprint(Hash32::ZERO),
+        },
+    }
+}
+
+fn another_did(did: &Did) -> Did {
+    Did::from_fingerprint(sha256(did.fingerprint().as_bytes()))
+}

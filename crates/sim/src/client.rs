@@ -1,0 +1,198 @@
+//! Those outside the swarm who want something done.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use skep_base::{Did, Timestamp};
+use skep_swarm::draw::{WITNESSES_MAX, quorum};
+use skep_wire::swarm::{
+    Certificate, Chosen, Dissolve, Ended, Inject, Message, Outcome, Share, Signed, Step, Subject,
+    Task, TaskStatus, Verification, Word,
+};
+
+use crate::seal::Key;
+
+/// A client that hears nothing for so long tries another member of Tier 1.
+pub const PATIENCE_MS: i64 = 60_000;
+
+/// What a client does beside waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Result,
+    /// Wants to see the plan first, and approves of it.
+    Approve,
+    /// Wants to see the plan first, and does not like it.
+    Reject,
+    /// Takes the task back so long after it was injected.
+    Cancel {
+        after_ms: i64,
+    },
+}
+
+/// How a task ended, as its client knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    Ended(Ended),
+    /// There was no plan to follow.
+    Unplanned(Chosen),
+}
+
+pub struct Client {
+    pub key: Key,
+    pub task: Task,
+    pub wish: Wish,
+    pub injected_ms: i64,
+    pub heard_ms: Option<i64>,
+    pub planned_ms: Option<i64>,
+    pub ended_ms: Option<i64>,
+    pub known: Option<Known>,
+    pub cancelled: bool,
+    /// The same message each time: whoever gets it twice knows that it is one task.
+    pub inject: Option<Arc<Signed>>,
+    /// The plan that it approves of or not, once it knows one.
+    verdict: Option<Message>,
+    asked: usize,
+    members: Arc<BTreeSet<Did>>,
+}
+
+/// What a client wants from the swarm.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub number: usize,
+    pub inject_ms: i64,
+    pub deadline: Timestamp,
+    pub created_at: Timestamp,
+    pub epoch: u64,
+    pub complexity: Share,
+    pub wish: Wish,
+}
+
+impl Client {
+    pub fn new(key: Key, order: &Order, first: usize, members: Arc<BTreeSet<Did>>) -> Client {
+        let needs_approval = matches!(order.wish, Wish::Approve | Wish::Reject);
+        let task = Task {
+            task_id: format!("task-{}", order.number),
+            parent_task_id: None,
+            epoch: order.epoch,
+            status: TaskStatus::Pending,
+            description: format!("Simulated task {}", order.number),
+            assigned_to: None,
+            tier_level: 1,
+            subtasks: Vec::new(),
+            created_at: order.created_at,
+            deadline: order.deadline,
+            capabilities_required: Vec::new(),
+            depth: 0,
+            index: 0,
+            complexity: order.complexity,
+            needs_approval,
+        };
+        Client {
+            key,
+            task,
+            wish: order.wish,
+            injected_ms: order.inject_ms,
+            heard_ms: None,
+            planned_ms: None,
+            ended_ms: None,
+            known: None,
+            cancelled: false,
+            inject: None,
+            verdict: None,
+            asked: first,
+            members,
+        }
+    }
+
+    pub fn injection(&self) -> Message {
+        let pub_key = Some(self.key.public);
+        Message::Inject(Inject { task: self.task.clone(), originator: self.key.did, pub_key })
+    }
+
+    pub fn cancellation(&self) -> Message {
+        let reason = Some("no longer needed".to_owned());
+        Message::Dissolve(Dissolve { task_id: self.task.task_id.clone(), reason })
+    }
+
+    /// Whom to ask next.
+    pub fn next_member(&mut self, tier1: &[Did]) -> Option<Did> {
+        self.asked = self.asked.wrapping_add(1);
+        tier1.get(self.asked.checked_rem(tier1.len())?).copied()
+    }
+
+    /// What it repeats while the task goes on, beside the injection.
+    pub fn verdict(&self) -> Option<&Message> {
+        self.verdict.as_ref()
+    }
+
+    /// Takes what the swarm says; answers whether there is a new verdict to send.
+    pub fn hear(&mut self, now_ms: i64, message: &Signed) -> bool {
+        if message.message.task_id() != Some(&self.task.task_id) {
+            return false;
+        }
+        self.heard_ms = Some(now_ms);
+        let Message::Certificate(certificate) = &message.message else {
+            return false;
+        };
+        let Word::Bundle { step: Step::Commit, value } = &certificate.word else {
+            return false;
+        };
+        if !self.is_final(message, certificate) || self.known.is_some() {
+            return false;
+        }
+        match (&certificate.subject, &value.outcome) {
+            (Subject::Result { .. }, Outcome::Result(ended)) => {
+                self.known = Some(Known::Ended(ended.clone()));
+                self.ended_ms = Some(now_ms);
+                false
+            }
+            (Subject::Plan { .. }, Outcome::Plan(Chosen::Plan { plan_id, .. })) => {
+                let is_new = self.planned_ms.is_none();
+                self.planned_ms.get_or_insert(now_ms);
+                let approves = match self.wish {
+                    Wish::Approve => true,
+                    Wish::Reject => false,
+                    Wish::Result | Wish::Cancel { .. } => return false,
+                };
+                self.verdict = Some(self.judge(plan_id.clone(), approves));
+                is_new
+            }
+            (Subject::Plan { .. }, Outcome::Plan(chosen)) => {
+                self.known = Some(Known::Unplanned(chosen.clone()));
+                self.ended_ms = Some(now_ms);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn judge(&self, plan_id: String, accepted: bool) -> Message {
+        Message::Verification(Verification {
+            task_id: self.task.task_id.clone(),
+            agent_id: self.key.did,
+            accepted,
+            reason: (!accepted).then(|| "another way, please".to_owned()),
+            plan_id: Some(plan_id),
+        })
+    }
+
+    /// A client believes what enough members have signed, and nobody's word alone.
+    fn is_final(&self, message: &Signed, certificate: &Certificate) -> bool {
+        let Word::Bundle { step, value } = &certificate.word else {
+            return false;
+        };
+        let word = Word::Sign { step: *step, hash: value.hash() };
+        let signers: BTreeSet<Did> = message
+            .attached
+            .iter()
+            .filter(|inner| {
+                matches!(&inner.message, Message::Certificate(signed)
+                    if signed.subject == certificate.subject
+                        && signed.view == certificate.view
+                        && signed.word == word)
+            })
+            .map(|inner| inner.meta.signer)
+            .filter(|signer| self.members.contains(signer))
+            .collect();
+        signers.len() >= quorum(self.members.len().min(WITNESSES_MAX))
+    }
+}

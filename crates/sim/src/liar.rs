@@ -1,0 +1,368 @@
+//! Nodes that lie. A liar runs the same machine as everybody; what it hears and says is altered on
+//! the way, so that it stays plausible for as long as its lies allow.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use skep_base::{Did, Hash32, hash::sha256};
+use skep_wire::swarm::{
+    Certificate, Chosen, Dissolve, Keepalive, Message, Outcome, Plan, Share, Signed, Step, Value,
+    Word,
+};
+
+use crate::rng::Rng;
+
+/// How many messages a liar remembers in order to repeat them.
+const REMEMBERED_MAX: usize = 64;
+/// What one liar says beyond what the machine says, in a whole run: floods end, runs must, too.
+const EXTRA_MAX: u32 = 600;
+/// How many messages one burst of a flood has.
+const BURST: usize = 20;
+/// How often a liar that forges, repeats or floods does so, when it says something.
+const EXTRA_PERCENT: u32 = 10;
+
+/// One way to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lie {
+    /// Different commits to different members.
+    EquivocateCommit,
+    /// Different ballots, about plans and in elections.
+    EquivocateBallot,
+    /// Different values to different witnesses, as a leader.
+    EquivocateProposal,
+    /// Signs whatever anybody proposes, in both steps.
+    SignEverything,
+    /// Tells only half of the others what was decided.
+    HalfCertificate,
+    WithholdReveal,
+    /// Takes another's plan for its own.
+    StealPlan,
+    /// Two ballots to everybody.
+    DoubleVote,
+    /// Signs in others' names, with its own key.
+    Forge,
+    /// Sends old messages of others again.
+    Replay,
+    Flood,
+    /// Claims scores without evidence.
+    Boast,
+    /// Delivers something else than was asked for.
+    FalseWork,
+    /// Accepts every result.
+    AcceptAll,
+    /// Forms a board, tells half of it, and is gone.
+    DieAsChair,
+    /// Proposes a value to half of the witnesses, and is gone.
+    DieAsLeader,
+    /// Hears everything and says nothing.
+    Silent,
+}
+
+impl Lie {
+    pub const ALL: [Lie; 17] = [
+        Lie::EquivocateCommit,
+        Lie::EquivocateBallot,
+        Lie::EquivocateProposal,
+        Lie::SignEverything,
+        Lie::HalfCertificate,
+        Lie::WithholdReveal,
+        Lie::StealPlan,
+        Lie::DoubleVote,
+        Lie::Forge,
+        Lie::Replay,
+        Lie::Flood,
+        Lie::Boast,
+        Lie::FalseWork,
+        Lie::AcceptAll,
+        Lie::DieAsChair,
+        Lie::DieAsLeader,
+        Lie::Silent,
+    ];
+}
+
+/// Something to be sent.
+#[derive(Clone, Debug)]
+pub enum Draft {
+    Say {
+        /// In whose name; only liars speak in others'.
+        signer: Did,
+        to: Vec<Did>,
+        message: Box<Message>,
+        attached: Vec<Arc<Signed>>,
+    },
+    /// As it is, whoever signed it.
+    Again { to: Vec<Did>, message: Arc<Signed> },
+}
+
+/// What became of what the machine wanted to say.
+#[derive(Debug, Default)]
+pub struct Altered {
+    pub drafts: Vec<Draft>,
+    /// The node is gone, for good.
+    pub dies: bool,
+}
+
+pub struct Liar {
+    me: Did,
+    lies: Vec<Lie>,
+    rng: Rng,
+    peers: Arc<[Did]>,
+    remembered: Vec<Arc<Signed>>,
+    /// By task: what another has committed to, and its plan.
+    stolen_hashes: BTreeMap<String, Hash32>,
+    stolen_plans: BTreeMap<String, Plan>,
+    extra: u32,
+}
+
+impl Liar {
+    pub fn new(me: Did, lies: Vec<Lie>, rng: Rng, peers: Arc<[Did]>) -> Liar {
+        Liar {
+            me,
+            lies,
+            rng,
+            peers,
+            remembered: Vec::new(),
+            stolen_hashes: BTreeMap::new(),
+            stolen_plans: BTreeMap::new(),
+            extra: 0,
+        }
+    }
+
+    pub fn lies(&self) -> &[Lie] {
+        &self.lies
+    }
+
+    fn has(&self, lie: Lie) -> bool {
+        self.lies.contains(&lie)
+    }
+
+    /// What it says at once to something that it hears, before its machine has its turn.
+    pub fn hear(&mut self, message: &Arc<Signed>) -> Vec<Draft> {
+        match &message.message {
+            Message::Commit(commit) if commit.proposer != self.me => {
+                self.stolen_hashes.insert(commit.task_id.clone(), commit.plan_hash);
+            }
+            Message::Reveal(reveal) if reveal.plan.proposer != self.me => {
+                self.stolen_plans.insert(reveal.task_id.clone(), reveal.plan.clone());
+            }
+            _ => {}
+        }
+        if self.has(Lie::Replay) && message.meta.signer != self.me {
+            if self.remembered.len() < REMEMBERED_MAX {
+                self.remembered.push(message.clone());
+            } else {
+                let place = self.rng.index(REMEMBERED_MAX);
+                self.remembered[place] = message.clone();
+            }
+        }
+        match &message.message {
+            Message::Certificate(certificate)
+                if self.has(Lie::SignEverything) && !self.has(Lie::Silent) =>
+            {
+                self.sign_everything(message.meta.signer, certificate)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn sign_everything(&mut self, leader: Did, certificate: &Certificate) -> Vec<Draft> {
+        let Word::Propose { value } = &certificate.word else {
+            return Vec::new();
+        };
+        let sign = |step| {
+            let word = Word::Sign { step, hash: value.hash() };
+            let message = Message::Certificate(Certificate { word, ..certificate.clone() });
+            self.say(vec![leader], message, Vec::new())
+        };
+        [Step::Prepare, Step::Commit].into_iter().map(sign).collect()
+    }
+
+    /// Alters what the machine says.
+    pub fn speak(&mut self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Altered {
+        if self.has(Lie::Silent) {
+            return Altered::default();
+        }
+        let mut altered = self.main_word(to, message, attached);
+        if !altered.dies && self.extra < EXTRA_MAX && self.rng.percent(EXTRA_PERCENT) {
+            let more = self.extras();
+            self.extra += more.len() as u32;
+            altered.drafts.extend(more);
+        }
+        altered
+    }
+
+    fn main_word(&mut self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Altered {
+        let is_proposal = |m: &Message| {
+            matches!(m, Message::Certificate(Certificate { word: Word::Propose { .. }, .. }))
+        };
+        let is_end = |m: &Message| {
+            matches!(
+                m,
+                Message::Certificate(Certificate {
+                    word: Word::Bundle { step: Step::Commit, .. },
+                    ..
+                })
+            )
+        };
+        let dies = matches!(message, Message::Ready(_)) && self.has(Lie::DieAsChair)
+            || is_proposal(&message) && self.has(Lie::DieAsLeader);
+        if dies || is_end(&message) && self.has(Lie::HalfCertificate) {
+            let (half, _) = self.halves(to);
+            return Altered { drafts: vec![self.say(half, message, attached)], dies };
+        }
+        match self.second_version(&message) {
+            Some(Version::Instead(message)) => {
+                Altered { drafts: vec![self.say(to, message, attached)], dies }
+            }
+            Some(Version::Beside(other)) => {
+                let drafts = vec![
+                    self.say(to.clone(), message, attached.clone()),
+                    self.say(to, other, attached),
+                ];
+                Altered { drafts, dies }
+            }
+            Some(Version::ToHalf(other)) => {
+                let (one, two) = self.halves(to);
+                let drafts =
+                    vec![self.say(one, message, attached.clone()), self.say(two, other, attached)];
+                Altered { drafts, dies }
+            }
+            Some(Version::Nothing) => Altered::default(),
+            None => Altered { drafts: vec![self.say(to, message, attached)], dies },
+        }
+    }
+
+    fn second_version(&self, message: &Message) -> Option<Version> {
+        match message {
+            Message::Commit(commit) => {
+                let mut other = commit.clone();
+                if self.has(Lie::StealPlan) {
+                    other.plan_hash = *self.stolen_hashes.get(&commit.task_id)?;
+                    return Some(Version::Instead(Message::Commit(other)));
+                }
+                other.plan_hash = sha256(commit.plan_hash.as_bytes());
+                self.has(Lie::EquivocateCommit).then_some(Version::ToHalf(Message::Commit(other)))
+            }
+            Message::Reveal(_) if self.has(Lie::WithholdReveal) => Some(Version::Nothing),
+            Message::Reveal(reveal) if self.has(Lie::StealPlan) => {
+                let mut other = reveal.clone();
+                other.plan = self.stolen_plans.get(&reveal.task_id)?.clone();
+                other.plan.proposer = self.me;
+                Some(Version::Instead(Message::Reveal(other)))
+            }
+            Message::PlanVote(vote) => {
+                let mut other = vote.clone();
+                other.rankings.reverse();
+                self.ballot(vote.rankings.len(), Message::PlanVote(other))
+            }
+            Message::ElectionVote(vote) => {
+                let mut other = vote.clone();
+                other.candidate_rankings.reverse();
+                self.ballot(vote.candidate_rankings.len(), Message::ElectionVote(other))
+            }
+            Message::Candidacy(candidacy) if self.has(Lie::Boast) => {
+                let mut other = candidacy.clone();
+                other.score.proof_of_compute = Share::ONE;
+                other.score.reputation = Share::ONE;
+                other.score.uptime = Share::ONE;
+                other.score.stake = Share::ONE;
+                Some(Version::Instead(Message::Candidacy(other)))
+            }
+            Message::Certificate(certificate) if self.has(Lie::EquivocateProposal) => {
+                let Word::Propose { value } = &certificate.word else {
+                    return None;
+                };
+                let word = Word::Propose { value: other_value(value) };
+                let other = Certificate { word, ..certificate.clone() };
+                Some(Version::ToHalf(Message::Certificate(other)))
+            }
+            _ => None,
+        }
+    }
+
+    fn ballot(&self, choices: usize, other: Message) -> Option<Version> {
+        if choices < 2 {
+            None
+        } else if self.has(Lie::DoubleVote) {
+            Some(Version::Beside(other))
+        } else {
+            self.has(Lie::EquivocateBallot).then_some(Version::ToHalf(other))
+        }
+    }
+
+    fn extras(&mut self) -> Vec<Draft> {
+        let mut drafts = Vec::new();
+        let strangers = self.some_peers(3);
+        if self.has(Lie::Replay)
+            && let Some(message) = self.rng.pick(&self.remembered).cloned()
+        {
+            drafts.push(Draft::Again { to: strangers.clone(), message });
+        }
+        if self.has(Lie::Forge)
+            && let Some(&victim) = self.rng.pick(&self.peers)
+        {
+            let timestamp = skep_base::Timestamp::EPOCH;
+            let keepalive =
+                Keepalive { agent_id: victim, epoch: 0, timestamp, elected: 0, active_tasks: 0 };
+            drafts.push(Draft::Say {
+                signer: victim,
+                to: strangers.clone(),
+                message: Box::new(Message::Keepalive(keepalive)),
+                attached: Vec::new(),
+            });
+        }
+        if self.has(Lie::Flood) {
+            for _ in 0..BURST {
+                let task_id = format!("junk-{:016x}", self.rng.next_u64());
+                let junk = Message::Dissolve(Dissolve { task_id, reason: None });
+                drafts.push(self.say(strangers.clone(), junk, Vec::new()));
+            }
+        }
+        drafts
+    }
+
+    fn some_peers(&mut self, count: usize) -> Vec<Did> {
+        (0..count).filter_map(|_| self.rng.pick(&self.peers).copied()).collect()
+    }
+
+    fn say(&self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Draft {
+        Draft::Say { signer: self.me, to, message: Box::new(message), attached }
+    }
+
+    /// The liar itself is in both halves, so that its own machine goes on.
+    fn halves(&self, to: Vec<Did>) -> (Vec<Did>, Vec<Did>) {
+        let middle = to.len() / 2;
+        let mut one = to;
+        let mut two = one.split_off(middle);
+        if two.contains(&self.me) {
+            two.retain(|did| *did != self.me);
+            one.push(self.me);
+        }
+        (one, two)
+    }
+}
+
+enum Version {
+    Instead(Message),
+    Beside(Message),
+    ToHalf(Message),
+    Nothing,
+}
+
+/// Another value that a careless witness might sign.
+fn other_value(value: &Value) -> Value {
+    let mut other = value.clone();
+    match &mut other.outcome {
+        Outcome::Election(elected) => elected.tier1.reverse(),
+        Outcome::Succession(succession) => succession.branch_agents.reverse(),
+        Outcome::Plan(chosen @ Chosen::Plan { .. }) => *chosen = Chosen::NoPlan,
+        Outcome::Plan(_) | Outcome::Result(_) => {
+            other.record.pop();
+        }
+    }
+    if let Outcome::Result(ended) = &mut other.outcome
+        && let Some(part) = ended.parts.iter_mut().find(|part| part.is_some())
+    {
+        *part = None;
+    }
+    other
+}

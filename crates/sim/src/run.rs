@@ -1,0 +1,477 @@
+//! One run from its seed to its report.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use skep_base::{Did, Timestamp};
+use skep_swarm::{
+    epoch::Epoch,
+    genesis::{Genesis, Timing},
+    node::{Node, Profile},
+    pow,
+};
+use skep_wire::{
+    identity::Statement,
+    swarm::{Attestation, Evidence, Location, Quality, Resources, Score, Share, SignedAttestation},
+};
+
+use crate::{
+    agent::{Agent, skills},
+    bug::{Bug, Planted},
+    client::{Client, Known, Order, Wish},
+    invariant::{Invariant, Violation, Watch},
+    liar::{Liar, Lie},
+    network::{Cut, Network, Weather, scatter},
+    rng::Rng,
+    seal::{Key, Registry, Signatures},
+    timeline::Timeline,
+    trace::Trace,
+    world::{Counts, Load, Parts, Slot, World},
+};
+
+/// When every simulated swarm was founded.
+const START: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+/// Before this nothing happens, so that a clock that is slow is not before the foundation.
+const FIRST_MS: i64 = 1_000;
+/// How wrong a node's clock can be.
+const SKEW_MAX_MS: i64 = 500;
+/// Nodes come up within this time.
+const BOOT_MS: u64 = 2_000;
+/// Clients come within this time.
+const INJECT_MS: u64 = 60_000;
+/// How long a task may take.
+const TASK_MS: (u64, u64) = (600_000, 900_000);
+/// Faults last so long at most: shorter than any task may take.
+const FAULTS_MS: u64 = 300_000;
+/// How long after its deadline, or after the last fault, a task may still be on its way: the views
+/// of its last certificate, each a little longer than the one before.
+pub const GRACE_MS: i64 = 240_000;
+/// A swarm in which all tasks have ended is watched for so long.
+const AFTERWARDS_MS: i64 = 40_000;
+/// More events than any run of a few tasks needs.
+const EVENTS_MAX: u64 = 200_000_000;
+/// Simulated proofs of work are checked like others; they are just quickly found.
+const DIFFICULTY: u32 = 4;
+/// Which agents the keys of a run belong to: nodes count from 0, others from here.
+const CLIENT_KEYS: u64 = 1 << 32;
+const ISSUER_KEY: u64 = 1 << 33;
+
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub seed: u64,
+    pub nodes: usize,
+    pub tasks: usize,
+    pub loss: Share,
+    pub duplication: Share,
+    /// How many nodes lie. Invariants hold up to a third of the others.
+    pub byzantine: usize,
+    /// How often the network falls apart, and heals.
+    pub partitions: usize,
+    /// How often an honest node stops, and starts again from what it has stored.
+    pub crashes: usize,
+    /// What liars do; each picks some of all if nothing is said.
+    pub lies: Option<Vec<Lie>>,
+    pub timing: Timing,
+    /// Real signatures take longer and change nothing but the trace.
+    pub real_signatures: bool,
+    /// Keep what a picture needs.
+    pub picture: bool,
+    pub bug: Option<Bug>,
+}
+
+/// Waiting times for runs of some minutes: as much longer than messages and agents take as the
+/// protocol's own.
+pub fn brisk() -> Timing {
+    Timing {
+        epoch_ms: 3_600_000,
+        election_ms: 60_000,
+        keepalive_ms: 10_000,
+        silence_ms: 30_000,
+        board_ms: 3_000,
+        commit_ms: 12_000,
+        reveal_ms: 8_000,
+        critique_ms: 8_000,
+        vote_ms: 12_000,
+        execution_ms: 40_000,
+        view_ms: 8_000,
+        resend_ms: 2_000,
+    }
+}
+
+impl Setup {
+    /// A small swarm with as many faults as it must bear, all drawn from the seed.
+    pub fn from_seed(seed: u64) -> Setup {
+        let mut rng = Rng::fork(seed, "setup");
+        // Large swarms take long and break no sooner.
+        let nodes = match rng.below(10) {
+            0..=6 => rng.between(4, 16),
+            7..=8 => rng.between(17, 31),
+            _ => rng.between(32, 50),
+        } as usize;
+        let calm = rng.percent(20);
+        let mut upto = |high: u64| if calm { 0 } else { rng.between(0, high) };
+        let loss = Share::percent(upto(15) as u32);
+        let duplication = Share::percent(upto(10) as u32);
+        let (partitions, crashes) = (upto(2) as usize, upto(3) as usize);
+        let mut timing = brisk();
+        if rng.percent(40) {
+            timing.epoch_ms = rng.between(180_000, 600_000);
+        }
+        Setup {
+            seed,
+            nodes,
+            tasks: rng.between(1, 3) as usize,
+            loss,
+            duplication,
+            byzantine: rng.between(0, (nodes as u64 - 1) / 3) as usize,
+            partitions,
+            crashes,
+            lies: None,
+            timing,
+            real_signatures: rng.percent(2),
+            picture: false,
+            bug: None,
+        }
+    }
+
+    /// A swarm in which nothing fails and nobody lies.
+    pub fn calm(seed: u64, nodes: usize, tasks: usize) -> Setup {
+        Setup {
+            nodes,
+            tasks,
+            loss: Share::ZERO,
+            duplication: Share::ZERO,
+            byzantine: 0,
+            partitions: 0,
+            crashes: 0,
+            timing: brisk(),
+            real_signatures: false,
+            ..Setup::from_seed(seed)
+        }
+    }
+
+    /// The command that runs it again: the seed, and whatever was not drawn from it.
+    pub fn command(&self) -> String {
+        let drawn = Setup::from_seed(self.seed);
+        let mut command = format!("skep swarm simulate --seed {}", self.seed);
+        let mut add = |differs: bool, name: &str, value: String| {
+            if differs {
+                command.push_str(&format!(" --{name} {value}"));
+            }
+        };
+        add(self.nodes != drawn.nodes, "nodes", self.nodes.to_string());
+        add(self.tasks != drawn.tasks, "tasks", self.tasks.to_string());
+        add(self.loss != drawn.loss, "loss", self.loss.to_string());
+        let doubled = self.duplication != drawn.duplication;
+        add(doubled, "duplication", self.duplication.to_string());
+        add(self.byzantine != drawn.byzantine, "byzantine", self.byzantine.to_string());
+        add(self.partitions != drawn.partitions, "partition", self.partitions.to_string());
+        add(self.crashes != drawn.crashes, "crashes", self.crashes.to_string());
+        let epoch_s = self.timing.epoch_ms / 1000;
+        add(
+            self.timing.epoch_ms / 1000 != drawn.timing.epoch_ms / 1000,
+            "epoch",
+            epoch_s.to_string(),
+        );
+        command
+    }
+}
+
+/// What became of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskOutcome {
+    pub task_id: String,
+    pub wish: Wish,
+    pub injected_ms: i64,
+    /// When the first honest node knew the plan, and the end.
+    pub planned_ms: Option<i64>,
+    pub ended_ms: Option<i64>,
+    /// What the client has heard.
+    pub known: Option<Known>,
+    pub was_heard: bool,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Report {
+    pub setup: Setup,
+    pub counts: Counts,
+    pub trace_hash: Trace,
+    pub outcomes: Vec<TaskOutcome>,
+    pub violations: Vec<Violation>,
+    /// Messages received, node by node.
+    pub loads: Vec<Load>,
+    pub liars: Vec<Vec<Lie>>,
+    pub virtual_ms: i64,
+    pub timeline: Option<Timeline>,
+}
+
+/// Runs a whole swarm until its tasks have ended, and some time longer.
+pub fn run(setup: &Setup) -> Report {
+    let mut world = build(setup);
+    let last_ms = world.parts.clients.iter().map(|client| ms_of(client.task.deadline)).max();
+    let horizon_ms = last_ms.unwrap_or(FIRST_MS) + 2 * GRACE_MS;
+    let mut quiet_since_ms = None;
+    while world.now_ms < horizon_ms && world.counts.events < EVENTS_MAX {
+        if world.is_quiet() {
+            let since_ms = *quiet_since_ms.get_or_insert(world.now_ms);
+            if world.now_ms > since_ms + AFTERWARDS_MS {
+                if still_open(&world).is_empty() {
+                    break;
+                }
+                quiet_since_ms = None;
+            }
+        } else {
+            quiet_since_ms = None;
+        }
+        if !world.step() {
+            break;
+        }
+    }
+    finish(setup, world, horizon_ms)
+}
+
+/// Clients' tasks that some honest node does not know to be over.
+fn still_open(world: &World) -> Vec<(usize, String)> {
+    let clients = &world.parts.clients;
+    let from_clients = |id: &str| clients.iter().any(|client| client.task.task_id == id);
+    world.open_ends().into_iter().filter(|(_, id)| from_clients(id)).collect()
+}
+
+fn ms_of(time: Timestamp) -> i64 {
+    time.as_ms() - START.as_ms()
+}
+
+fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
+    let now_ms = world.now_ms;
+    let lost: Vec<String> = world
+        .parts
+        .clients
+        .iter()
+        .filter(|client| client.known.is_none())
+        .filter(|client| {
+            client.heard_ms.is_some() || world.parts.watch.was_taken(&client.task.task_id)
+        })
+        .map(|client| format!("the client of {} has not heard its end", client.task.task_id))
+        .collect();
+    for what in lost {
+        world.parts.watch.report(now_ms, None, Invariant::TaskOnce, what);
+    }
+    let open = still_open(&world);
+    if now_ms >= horizon_ms {
+        for (node, task_id) in open {
+            let what = format!("{task_id} is still open");
+            world.parts.watch.report(now_ms, Some(node), Invariant::EndsInTime, what);
+        }
+    }
+    let Parts { clients, slots, watch, mut timeline, .. } = world.parts;
+    if let Some(timeline) = &mut timeline {
+        timeline.end_ms = now_ms;
+    }
+    let outcomes = clients
+        .into_iter()
+        .map(|client| TaskOutcome {
+            planned_ms: watch.planned_ms(&client.task.task_id),
+            ended_ms: watch.ended_ms(&client.task.task_id),
+            task_id: client.task.task_id,
+            wish: client.wish,
+            injected_ms: client.injected_ms,
+            known: client.known,
+            was_heard: client.heard_ms.is_some(),
+        })
+        .collect();
+    let lies = |slot: &Slot| slot.liar.as_ref().map_or(Vec::new(), |liar| liar.lies().to_vec());
+    Report {
+        setup: setup.clone(),
+        counts: world.counts,
+        trace_hash: world.trace,
+        outcomes,
+        loads: slots.iter().map(|slot| slot.load).collect(),
+        liars: slots.iter().map(lies).collect(),
+        violations: watch.into_violations(),
+        virtual_ms: now_ms,
+        timeline,
+    }
+}
+
+fn build(setup: &Setup) -> World {
+    let kind = if setup.real_signatures { Signatures::Real } else { Signatures::Fast };
+    let mut rng = Rng::fork(setup.seed, "build");
+    let keys: Vec<Key> =
+        (0..setup.nodes as u64).map(|number| Key::derive(kind, setup.seed, number)).collect();
+    let issuer = Key::derive(kind, setup.seed, ISSUER_KEY);
+    let genesis = Arc::new(Genesis {
+        swarm: "simulated".to_owned(),
+        start: START,
+        founders: keys.iter().map(|key| key.public).collect(),
+        issuers: vec![issuer.public],
+        difficulty: DIFFICULTY,
+        timing: setup.timing.clone(),
+    });
+    let clients = clients(setup, kind, &genesis, &keys, &mut rng);
+    let mut registry = Registry::new(kind);
+    keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|key| registry.enter(key));
+
+    let faults_until_ms = FIRST_MS + rng.between(FAULTS_MS / 2, FAULTS_MS) as i64;
+    let places = scatter(&mut rng, setup.nodes + setup.tasks);
+    let cuts = cuts(setup, faults_until_ms, &mut rng);
+    let slots = slots(setup, &genesis, &issuer, &keys, &places, &mut rng);
+    let timeline = setup.picture.then(|| Timeline {
+        nodes: setup.nodes,
+        liars: slots.iter().map(|slot| !slot.is_honest()).collect(),
+        cuts: cuts.iter().map(|cut| (cut.from_ms, cut.until_ms)).collect(),
+        ..Timeline::default()
+    });
+    let weather =
+        Weather { loss: setup.loss, duplication: setup.duplication, cuts, faults_until_ms };
+    let mut world = World::new(Parts {
+        tier1: Epoch::founding(&genesis).tier1().to_vec(),
+        genesis,
+        keys,
+        slots,
+        clients,
+        registry,
+        network: Network::new(places, weather, Rng::fork(setup.seed, "network")),
+        watch: Watch::new(setup.command()),
+        planted: Planted::new(setup.bug),
+        timeline,
+        faults_until_ms,
+        grace_ms: GRACE_MS,
+    });
+    schedule(setup, &mut world, faults_until_ms, &mut rng);
+    world
+}
+
+fn schedule(setup: &Setup, world: &mut World, faults_until_ms: i64, rng: &mut Rng) {
+    for node in 0..setup.nodes {
+        world.start(node, FIRST_MS + rng.below(BOOT_MS) as i64);
+    }
+    for client in 0..setup.tasks {
+        world.turn(client, world.parts.clients[client].injected_ms);
+    }
+    for _ in 0..setup.crashes {
+        let node = rng.index(setup.nodes);
+        let from_ms = rng.between(FIRST_MS as u64, faults_until_ms as u64 - 1) as i64;
+        let until_ms = rng.between(from_ms as u64 + 1, faults_until_ms as u64) as i64;
+        if world.parts.slots[node].is_honest() {
+            world.crash(node, from_ms, until_ms);
+        }
+    }
+}
+
+fn clients(
+    setup: &Setup,
+    kind: Signatures,
+    genesis: &Genesis,
+    keys: &[Key],
+    rng: &mut Rng,
+) -> Vec<Client> {
+    let members: Arc<BTreeSet<Did>> = Arc::new(keys.iter().map(|key| key.did).collect());
+    let mut client = |number: usize| {
+        let inject_ms = FIRST_MS + BOOT_MS as i64 + rng.below(INJECT_MS) as i64;
+        let created_at = Timestamp::from_ms(START.as_ms() + inject_ms);
+        let lasts_ms = rng.between(TASK_MS.0, TASK_MS.1) as i64;
+        let wish = match rng.below(20) {
+            0 => Wish::Approve,
+            1 => Wish::Reject,
+            2 => Wish::Cancel { after_ms: rng.between(1_000, 120_000) as i64 },
+            _ => Wish::Result,
+        };
+        let order = Order {
+            number,
+            inject_ms,
+            created_at,
+            deadline: Timestamp::from_ms(created_at.as_ms() + lasts_ms),
+            epoch: genesis.epoch_at(created_at),
+            complexity: rng.share(20, 90),
+            wish,
+        };
+        let key = Key::derive(kind, setup.seed, CLIENT_KEYS + number as u64);
+        Client::new(key, &order, rng.index(keys.len()), members.clone())
+    };
+    (0..setup.tasks).map(&mut client).collect()
+}
+
+fn cuts(setup: &Setup, faults_until_ms: i64, rng: &mut Rng) -> Vec<Cut> {
+    let endpoints = setup.nodes + setup.tasks;
+    (0..setup.partitions)
+        .map(|_| {
+            let from_ms = rng.between(FIRST_MS as u64, faults_until_ms as u64 - 1) as i64;
+            let until_ms = rng.between(from_ms as u64, faults_until_ms as u64) as i64;
+            let share = rng.share(10, 50);
+            Cut { from_ms, until_ms, side: (0..endpoints).map(|_| rng.chance(share)).collect() }
+        })
+        .collect()
+}
+
+fn slots(
+    setup: &Setup,
+    genesis: &Arc<Genesis>,
+    issuer: &Key,
+    keys: &[Key],
+    places: &[Location],
+    rng: &mut Rng,
+) -> Vec<Slot> {
+    let mut numbers: Vec<usize> = (0..setup.nodes).collect();
+    rng.shuffle(&mut numbers);
+    let lying: BTreeSet<usize> = numbers.into_iter().take(setup.byzantine).collect();
+    let peers: Arc<[Did]> = keys.iter().map(|key| key.did).collect();
+    let epochs = genesis.epoch_at(Timestamp::from_ms(
+        START.as_ms() + (TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
+    ));
+    let mut slot = |(number, (key, place)): (usize, (&Key, &Location))| {
+        let lies = if lying.contains(&number) { choose_lies(setup, rng) } else { Vec::new() };
+        let agent = Agent {
+            seed: setup.seed,
+            me: key.did,
+            botches: lies.contains(&Lie::FalseWork),
+            accepts_all: lies.contains(&Lie::AcceptAll),
+        };
+        let liar = (!lies.is_empty()).then(|| {
+            let own = Rng::fork(setup.seed, &format!("liar {number}"));
+            Box::new(Liar::new(key.did, lies, own, peers.clone()))
+        });
+        let skew_ms = rng.between(0, 2 * SKEW_MAX_MS as u64) as i64 - SKEW_MAX_MS;
+        let profile = profile(key, issuer, *place, epochs, rng);
+        Slot::new(Node::new(genesis.clone(), profile), skew_ms, agent, liar)
+    };
+    keys.iter().zip(places).enumerate().map(&mut slot).collect()
+}
+
+fn choose_lies(setup: &Setup, rng: &mut Rng) -> Vec<Lie> {
+    if let Some(lies) = &setup.lies {
+        return lies.clone();
+    }
+    let mut all = Lie::ALL;
+    rng.shuffle(&mut all);
+    all[..rng.between(1, 4) as usize].to_vec()
+}
+
+fn profile(key: &Key, issuer: &Key, location: Location, epochs: u64, rng: &mut Rng) -> Profile {
+    let (reputation, stake) = (rng.share(20, 100), rng.share(0, 100));
+    let mut evidence = Vec::new();
+    for epoch in 1..=epochs {
+        for (quality, value) in [(Quality::Reputation, reputation), (Quality::Stake, stake)] {
+            let attestation =
+                Attestation { subject: key.did, quality, value, epoch, attester: issuer.did };
+            let signature =
+                attestation.sign(issuer.secret()).expect("an attestation is small and plain");
+            evidence.push(SignedAttestation { attestation, signature });
+        }
+    }
+    Profile {
+        key: key.public,
+        capabilities: skills(rng),
+        resources: Resources { cpu_cores: 8, ram_gb: 16, gpu_vram_gb: None, disk_gb: 100 },
+        location,
+        score: Score {
+            agent_id: key.did,
+            proof_of_compute: Share::ZERO,
+            reputation,
+            uptime: Share::ZERO,
+            stake,
+        },
+        evidence: Evidence(evidence),
+        proof_of_work: pow::solve(&key.did, DIFFICULTY),
+    }
+}

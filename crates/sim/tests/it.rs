@@ -1,0 +1,8 @@
+//! Whole runs.
+
+mod it {
+    mod bugs;
+    mod pictures;
+    mod scale;
+    mod seeds;
+}

@@ -1,0 +1,26 @@
+use skep_sim::{Known, Setup, run};
+use skep_wire::swarm::End;
+
+#[test]
+fn a_thousand_nodes_do_a_task_together() {
+    let report = run(&Setup::calm(1, 1_000, 1));
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    let Some(Known::Ended(ended)) = &report.outcomes[0].known else {
+        panic!("{:?}", report.outcomes);
+    };
+    assert_eq!(ended.end, End::Succeeded);
+}
+
+/// What a task costs those who take part must not grow with those who do not.
+#[test]
+fn a_larger_swarm_does_not_mean_more_messages_for_each() {
+    let busiest = |nodes| {
+        let report = run(&Setup::calm(5, nodes, 1));
+        let work: u64 = report.loads.iter().map(|load| u64::from(load.work)).sum();
+        (work, nodes as u64)
+    };
+    let ((small, few), (large, many)) = (busiest(100), busiest(1_000));
+    assert!(small > 0);
+    // Per node: at most as the logarithm, which is half as much again from 100 to 1,000.
+    assert!(2 * large * few <= 3 * small * many, "{small} at {few}, {large} at {many}");
+}

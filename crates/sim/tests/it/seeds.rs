@@ -1,0 +1,66 @@
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use skep_sim::{Setup, run};
+
+/// Seeds in every run of the tests, and in a long one.
+const SEEDS: u64 = 2_000;
+const SEEDS_LONG: u64 = 100_000;
+
+/// `SEED=7` runs one seed and tells about it; `SKEP_TEST_LONG=1` runs many.
+#[test]
+fn no_seed_breaks_an_invariant() {
+    if let Some(seed) = number("SEED") {
+        let report = run(&Setup::from_seed(seed));
+        println!("{:#?}\n{:#?}\n{:#?}", report.setup, report.outcomes, report.counts);
+        println!("{:?}", report.liars);
+        for violation in &report.violations {
+            println!("{violation}");
+        }
+        assert!(report.violations.is_empty());
+        return;
+    }
+    let default = if number("SKEP_TEST_LONG") == Some(1) { SEEDS_LONG } else { SEEDS };
+    let seeds = number("SEEDS").unwrap_or(default);
+    let broken = run_seeds(seeds);
+    assert!(broken.is_empty(), "{} seeds broke something:\n{}", broken.len(), broken.join("\n"));
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// What went wrong, over all threads there are.
+fn run_seeds(seeds: u64) -> Vec<String> {
+    let next = AtomicU64::new(0);
+    let worker = || {
+        let mut broken = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return broken;
+            }
+            let report = run(&Setup::from_seed(seed));
+            broken.extend(report.violations.first().map(|violation| violation.to_string()));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, |count| count.get());
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no run panics")).collect()
+    })
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [3, 14, 159] {
+        let setup = Setup::from_seed(seed);
+        let (one, two) = (run(&setup), run(&setup));
+        assert_eq!(one.trace_hash, two.trace_hash, "seed {seed}");
+        assert_eq!(one.outcomes, two.outcomes);
+    }
+    let [a, b] = [3, 4].map(|seed| run(&Setup::from_seed(seed)).trace_hash);
+    assert_ne!(a, b);
+}
