@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use skep_base::{Did, Timestamp};
+use skep_base::{Did, Hash32, Timestamp};
 use skep_swarm::{
     genesis::Genesis,
     node::{Answer, Ask, Event, Input, Node, Output},
@@ -143,6 +143,8 @@ pub struct World {
     sequence: u64,
     /// Only looked up, never walked.
     numbers: HashMap<Did, u32>,
+    /// Messages without what was attached to them; only looked up.
+    bare: HashMap<Hash32, Arc<Signed>>,
     deadlines: BTreeMap<String, i64>,
     pub counts: Counts,
     pub trace: Trace,
@@ -164,6 +166,7 @@ impl World {
             queue: BinaryHeap::new(),
             sequence: 0,
             numbers,
+            bare: HashMap::new(),
             deadlines,
             counts: Counts::default(),
             trace: Trace::default(),
@@ -405,6 +408,7 @@ impl World {
             Draft::Again { to, message } => (to, message),
             Draft::Say { signer, to, message, attached } => {
                 let now = self.time_of(node);
+                let attached = self.flat(attached);
                 (to, Arc::new(self.seal(&self.parts.keys[node], signer, now, *message, attached)))
             }
         };
@@ -414,6 +418,19 @@ impl World {
             inputs.push_back(Input::Message(message.clone()));
         }
         self.send(node, &to, &message);
+    }
+
+    /// What is attached travels without its own attachments.
+    fn flat(&mut self, mut attached: Vec<Arc<Signed>>) -> Vec<Arc<Signed>> {
+        for message in attached.iter_mut().filter(|message| !message.attached.is_empty()) {
+            let bare = self.bare.entry(message.hash()).or_insert_with(|| {
+                let mut bare = Signed::clone(message);
+                bare.attached = Vec::new();
+                Arc::new(bare)
+            });
+            *message = bare.clone();
+        }
+        attached
     }
 
     fn seal(
