@@ -6,11 +6,11 @@
 //! too long is left together with whatever was prepared in it, which the next leader must propose
 //! again: a value that may be final somewhere is never replaced.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
-use skep_wire::swarm::{Certificate, Message, Prepared, Step, Subject, Value, Word};
+use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Subject, Value, Word};
 
 use crate::{
     draw::quorum,
@@ -120,7 +120,7 @@ pub enum Act {
     Send {
         to: Vec<Did>,
         certificate: Certificate,
-        attached: Vec<std::sync::Arc<skep_wire::swarm::Signed>>,
+        attached: Vec<Arc<Signed>>,
     },
     /// This node leads, and nothing is prepared: a value is wanted.
     Wanted,
@@ -133,6 +133,8 @@ pub enum Act {
 pub struct Accord {
     me: Did,
     setting: Setting,
+    /// What it is all about, for witnesses who have not heard of it.
+    ground: Vec<Kept>,
     view: u32,
     until: Timestamp,
     resend_at: Timestamp,
@@ -148,12 +150,13 @@ pub struct Accord {
 type Judge<'a> = &'a dyn Fn(&Value, &[Kept]) -> Verdict;
 
 impl Accord {
-    pub fn new(me: Did, setting: Setting, now: Timestamp) -> Accord {
+    pub fn new(me: Did, setting: Setting, ground: Vec<Kept>, now: Timestamp) -> Accord {
         let until = setting.view_end(now, 0);
         let resend_at = plus(now, setting.resend_ms);
         Accord {
             me,
             setting,
+            ground,
             view: 0,
             until,
             resend_at,
@@ -184,7 +187,8 @@ impl Accord {
     }
 
     pub fn wake_at(&self) -> Option<Timestamp> {
-        self.decided.is_none().then(|| self.until.min(self.resend_at))
+        let waits = self.decided.is_none() && self.setting.is_witness(&self.me);
+        waits.then(|| self.until.min(self.resend_at))
     }
 
     /// What this node would propose where it leads.
@@ -205,7 +209,7 @@ impl Accord {
     }
 
     pub fn tick(&mut self, now: Timestamp) -> Vec<Act> {
-        if self.decided.is_some() {
+        if self.decided.is_some() || !self.setting.is_witness(&self.me) {
             return Vec::new();
         }
         if now >= self.until {
@@ -276,7 +280,7 @@ impl Accord {
             // The leader does not know what was prepared; it will.
             return vec![self.next_view(vec![from])];
         }
-        let record: Vec<Kept> = message.attached.iter().cloned().map(Kept).collect();
+        let record = record_of(value, message);
         let verdict = if justified.is_some() { Verdict::Valid } else { judge(value, &record) };
         if verdict != Verdict::Valid {
             return Vec::new();
@@ -423,27 +427,20 @@ impl Accord {
             return;
         }
         let hash = value.hash();
-        let is_signature = |kept: &&std::sync::Arc<skep_wire::swarm::Signed>| {
+        let is_signature = |kept: &&Arc<Signed>| {
             matches!(&kept.message, Message::Certificate(inner)
                 if inner.subject == self.setting.subject && inner.view == *view
                     && inner.word == Word::Sign { step: Step::Prepare, hash })
         };
-        let (signatures, record): (Vec<_>, Vec<_>) =
-            message.attached.iter().partition(is_signature);
+        let signatures: Vec<Kept> =
+            message.attached.iter().filter(is_signature).cloned().map(Kept).collect();
         let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
         signers.sort();
         signers.dedup();
         signers.retain(|did| self.setting.is_witness(did));
         if signers.len() >= self.setting.quorum() {
-            let keep = |list: Vec<&std::sync::Arc<skep_wire::swarm::Signed>>| {
-                list.into_iter().cloned().map(Kept).collect()
-            };
-            self.prepared = Some(Proven {
-                view: *view,
-                value: value.clone(),
-                signatures: keep(signatures),
-                record: keep(record),
-            });
+            let record = record_of(value, message);
+            self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
         }
     }
 
@@ -532,12 +529,15 @@ impl Accord {
 
     fn next_view(&self, to: Vec<Did>) -> Act {
         let prepared = self.prepared.as_ref();
-        let attached = prepared.map(|known| [&known.signatures[..], &known.record[..]]);
+        let mut attached: Vec<&[Kept]> = vec![&self.ground];
+        if let Some(known) = prepared {
+            attached.extend([&known.signatures[..], &known.record[..]]);
+        }
         let word = Word::NextView {
             prepared: prepared
                 .map(|known| Prepared { view: known.view, value: known.value.clone() }),
         };
-        self.send(to, word, self.view, attached.as_ref().map_or(&[][..], |parts| &parts[..]))
+        self.send(to, word, self.view, &attached)
     }
 
     /// Sends the certificate to others.
@@ -548,6 +548,14 @@ impl Accord {
         let word = Word::Bundle { step: Step::Commit, value: decided.value.clone() };
         vec![self.send(to, word, decided.view, &[&decided.signatures, &decided.record])]
     }
+}
+
+/// Those attached messages that a value follows from, in its order; fewer if some are missing.
+fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
+    let attached: BTreeMap<Hash32, &Arc<Signed>> =
+        message.attached.iter().map(|kept| (kept.hash(), kept)).collect();
+    let found = value.record.iter().filter_map(|hash| attached.get(hash));
+    found.map(|kept| Kept((*kept).clone())).collect()
 }
 
 /// The value of a bundle, if enough witnesses have signed it.
@@ -562,7 +570,8 @@ pub fn proven(message: &Kept, step: Step, value: &Value, witnesses: &[Did]) -> O
                 && inner.word == word)
     };
     let all = message.attached.iter().cloned().map(Kept);
-    let (signatures, record): (Vec<Kept>, Vec<Kept>) = all.partition(is_signature);
+    let signatures: Vec<Kept> = all.filter(is_signature).collect();
+    let record = record_of(value, message);
     let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
     signers.sort();
     signers.dedup();

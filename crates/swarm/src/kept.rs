@@ -51,7 +51,11 @@ impl<'de> Deserialize<'de> for Kept {
     }
 }
 
-/// What others are sent along.
+/// What others are sent along: each without what had come along with it.
 pub(crate) fn attach(messages: &[Kept]) -> Vec<Arc<Signed>> {
-    messages.iter().map(|message| message.0.clone()).collect()
+    let bare = |message: &Kept| match &message.attached[..] {
+        [] => message.0.clone(),
+        _ => Arc::new(message.without_attachments()),
+    };
+    messages.iter().map(bare).collect()
 }

@@ -137,6 +137,20 @@ impl Signed {
         &self.payload
     }
 
+    /// The message alone, as it is attached to others.
+    pub fn without_attachments(&self) -> Signed {
+        let attached = Vec::new();
+        Signed {
+            meta: self.meta.clone(),
+            message: self.message.clone(),
+            id: self.id.clone(),
+            payload: self.payload.clone(),
+            signature: self.signature,
+            hash: self.hash,
+            attached,
+        }
+    }
+
     /// How many bytes it takes on the wire, about: its attachments included.
     pub fn wire_len(&self) -> usize {
         /// The envelope around the signed bytes.
@@ -146,6 +160,17 @@ impl Signed {
     }
 
     pub fn to_json(&self) -> Value {
+        let mut envelope = self.bare_json();
+        if !self.attached.is_empty() {
+            // One level: what is attached stands for itself.
+            let bare = |message: &Arc<Signed>| Value::Object(message.bare_json());
+            let attached = self.attached.iter().map(bare).collect();
+            envelope.insert("attached".to_owned(), Value::Array(attached));
+        }
+        Value::Object(envelope)
+    }
+
+    fn bare_json(&self) -> Map<String, Value> {
         let mut envelope: Map<String, Value> =
             serde_json::from_slice(&self.payload).expect("signed bytes are a JSON object");
         envelope.insert("jsonrpc".to_owned(), json!("2.0"));
@@ -153,11 +178,7 @@ impl Signed {
         if let Some(id) = &self.id {
             envelope.insert("id".to_owned(), id.clone());
         }
-        if !self.attached.is_empty() {
-            let attached = self.attached.iter().map(|message| message.to_json()).collect();
-            envelope.insert("attached".to_owned(), Value::Array(attached));
-        }
-        Value::Object(envelope)
+        envelope
     }
 
     /// Reads a message and checks it and all that is attached.
