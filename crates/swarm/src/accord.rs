@@ -213,7 +213,7 @@ impl Accord {
             return Vec::new();
         }
         if now >= self.until {
-            return self.enter(now, self.view.saturating_add(1));
+            return self.leave_view(now);
         }
         if now >= self.resend_at {
             self.resend_at = plus(now, self.setting.resend_ms);
@@ -442,6 +442,22 @@ impl Accord {
             let record = record_of(value, message);
             self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
         }
+    }
+
+    /// The view took too long. Whoever is ahead of the others waits for them, so that all that are
+    /// honest meet in one view; the first one they leave each by its own clock.
+    fn leave_view(&mut self, now: Timestamp) -> Vec<Act> {
+        if self.view > 0 && self.supporters() < self.setting.quorum() {
+            self.until = plus(now, self.setting.quick_ms);
+            return vec![self.next_view(self.setting.witnesses.clone())];
+        }
+        self.enter(now, self.view.saturating_add(1))
+    }
+
+    /// How many are in this view or ahead of it.
+    fn supporters(&self) -> usize {
+        let asks = |kept: &&Kept| matches!(&kept.message, Message::Certificate(word) if word.view >= self.view);
+        self.moved_on.values().filter(asks).count()
     }
 
     fn enter(&mut self, now: Timestamp, view: u32) -> Vec<Act> {

@@ -9,7 +9,9 @@ use skep_wire::swarm::{
     Subject, Value, Word,
 };
 
-use super::{EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send};
+use super::{
+    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send,
+};
 use crate::{
     accord::{Accord, Setting, Verdict, proven},
     election::{elect, is_beyond_evidence},
@@ -328,7 +330,10 @@ impl Node {
         let number = epoch.number();
         self.epochs.insert(number, epoch.clone());
         self.forget_epochs();
-        self.certified = Some(kept.clone());
+        self.certified.push_back(kept.clone());
+        if self.certified.len() > CERTIFIED_MAX {
+            self.certified.pop_front();
+        }
         self.election = None;
         self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use skep_base::Timestamp;
 use skep_wire::swarm::{
-    AssignTier, ErrorCode, Handshake, Keepalive, Message, PROTOCOL_VERSION, Share,
+    AssignTier, Certificate, ErrorCode, Handshake, Keepalive, Message, Outcome, PROTOCOL_VERSION,
+    Share, Word,
 };
 
 use super::{Node, Output, Refusal, plus, refuse, send};
@@ -132,12 +133,18 @@ impl Node {
         let after = members.partition_point(|did| *did <= m.agent_id);
         let next = members.get(after).or(members.first());
         let parent = epoch.layout().parent_of(&m.agent_id);
-        if let Some(certified) = &self.certified
-            && (parent == Some(self.me) || next == Some(&self.me))
-            && let Message::Certificate(certificate) = &certified.message
-        {
-            let message = Message::Certificate(certificate.clone());
-            let attached = certified.attached.clone();
+        if parent != Some(self.me) && next != Some(&self.me) {
+            return;
+        }
+        // Each is certified by the one before: they are learnt one after the other.
+        let follows = |kept: &&Kept| match &kept.message {
+            Message::Certificate(Certificate { word: Word::Bundle { value, .. }, .. }) => {
+                matches!(&value.outcome, Outcome::Election(e) if e.previous == m.elected)
+            }
+            _ => false,
+        };
+        if let Some(certified) = self.certified.iter().find(follows) {
+            let (message, attached) = (certified.message.clone(), certified.attached.clone());
             out.push(Output::Send { to: vec![m.agent_id], message, attached });
         }
     }
