@@ -147,6 +147,8 @@ pub struct Accord {
     view: u32,
     until: Timestamp,
     resend_at: Timestamp,
+    /// How often something was said again in this view: more and more seldom.
+    repeats: u32,
     offer: Option<(Value, Vec<Kept>)>,
     proposal: Option<Proposal>,
     vote: Option<Vote>,
@@ -171,6 +173,7 @@ impl Accord {
             view: 0,
             until,
             resend_at,
+            repeats: 0,
             offer: None,
             proposal: None,
             vote: None,
@@ -253,7 +256,7 @@ impl Accord {
             return self.leave_view(now);
         }
         if now >= self.resend_at {
-            self.resend_at = plus(now, self.setting.resend_ms);
+            self.resend_at = plus(now, self.next_pause(self.setting.resend_ms));
             return self.resend();
         }
         Vec::new()
@@ -489,10 +492,17 @@ impl Accord {
     /// honest meet in one view; the first one they leave each by its own clock.
     fn leave_view(&mut self, now: Timestamp) -> Vec<Act> {
         if self.view > 0 && self.supporters() < self.setting.quorum() {
-            self.until = plus(now, self.setting.quick_ms);
+            self.until = plus(now, self.next_pause(self.setting.quick_ms));
             return vec![self.next_view(self.setting.witnesses.clone())];
         }
         self.enter(now, self.view.saturating_add(1))
+    }
+
+    /// Twice as long each time, up to a limit: nobody is flooded about what nobody else knows.
+    fn next_pause(&mut self, first_ms: u64) -> u64 {
+        const DOUBLINGS_MAX: u32 = 3;
+        self.repeats = self.repeats.saturating_add(1);
+        first_ms << self.repeats.saturating_sub(1).min(DOUBLINGS_MAX)
     }
 
     /// How many are in this view or ahead of it.
@@ -505,6 +515,7 @@ impl Accord {
         self.view = view;
         self.until = self.setting.view_end(now, view);
         self.resend_at = plus(now, self.setting.resend_ms);
+        self.repeats = 0;
         self.proposal = None;
         let mut acts = vec![self.next_view(self.setting.witnesses.clone())];
         acts.extend(self.propose(now));
