@@ -61,7 +61,6 @@ pub struct Order {
     pub inject_ms: i64,
     pub deadline: Timestamp,
     pub created_at: Timestamp,
-    pub epoch: u64,
     pub complexity: Share,
     pub wish: Wish,
 }
@@ -72,7 +71,7 @@ impl Client {
         let task = Task {
             task_id: format!("task-{}", order.number),
             parent_task_id: None,
-            epoch: order.epoch,
+            epoch: 1,
             status: TaskStatus::Pending,
             description: format!("Simulated task {}", order.number),
             assigned_to: None,
@@ -103,9 +102,10 @@ impl Client {
         }
     }
 
-    pub fn injection(&self) -> Message {
-        let pub_key = Some(self.key.public);
-        Message::Inject(Inject { task: self.task.clone(), originator: self.key.did, pub_key })
+    /// The order, for those who lead in an epoch.
+    pub fn injection(&self, epoch: u64) -> Message {
+        let (task, pub_key) = (Task { epoch, ..self.task.clone() }, Some(self.key.public));
+        Message::Inject(Inject { task, originator: self.key.did, pub_key })
     }
 
     pub fn cancellation(&self) -> Message {

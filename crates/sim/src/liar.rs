@@ -1,12 +1,12 @@
 //! Nodes that lie. A liar runs the same machine as everybody; what it hears and says is altered on
 //! the way, so that it stays plausible for as long as its lies allow.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use skep_base::{Did, Hash32, hash::sha256};
+use skep_base::{Did, Hash32, Timestamp, hash::sha256};
 use skep_wire::swarm::{
-    Certificate, Chosen, Dissolve, Keepalive, Message, Outcome, Plan, Share, Signed, Step, Value,
-    Word,
+    Certificate, Chosen, Inject, Invite, Keepalive, Message, Outcome, Plan, Share, Signed, Step,
+    Task, TaskStatus, Value, Word,
 };
 
 use crate::rng::Rng;
@@ -14,9 +14,11 @@ use crate::rng::Rng;
 /// How many messages a liar remembers in order to repeat them.
 const REMEMBERED_MAX: usize = 64;
 /// What one liar says beyond what the machine says, in a whole run: floods end, runs must, too.
-const EXTRA_MAX: u32 = 600;
+const EXTRA_MAX: u32 = 120;
 /// How many messages one burst of a flood has.
-const BURST: usize = 20;
+const BURST: usize = 10;
+/// How long a flood's orders may take: a time that could be meant.
+const JUNK_LASTS: Duration = Duration::from_secs(120);
 /// How often a liar that forges, repeats or floods does so, when it says something.
 const EXTRA_PERCENT: u32 = 10;
 
@@ -89,6 +91,8 @@ pub enum Draft {
         message: Box<Message>,
         attached: Vec<Arc<Signed>>,
     },
+    /// With an order of its own attached.
+    Order { to: Vec<Did>, order: Box<Message>, message: Box<Message> },
     /// As it is, whoever signed it.
     Again { to: Vec<Did>, message: Arc<Signed> },
 }
@@ -177,13 +181,19 @@ impl Liar {
     }
 
     /// Alters what the machine says.
-    pub fn speak(&mut self, to: Vec<Did>, message: Message, attached: Vec<Arc<Signed>>) -> Altered {
+    pub fn speak(
+        &mut self,
+        now: Timestamp,
+        to: Vec<Did>,
+        message: Message,
+        attached: Vec<Arc<Signed>>,
+    ) -> Altered {
         if self.has(Lie::Silent) {
             return Altered::default();
         }
         let mut altered = self.main_word(to, message, attached);
         if !altered.dies && self.extra < EXTRA_MAX && self.rng.percent(EXTRA_PERCENT) {
-            let more = self.extras();
+            let more = self.extras(now);
             self.extra += more.len() as u32;
             altered.drafts.extend(more);
         }
@@ -289,7 +299,7 @@ impl Liar {
         }
     }
 
-    fn extras(&mut self) -> Vec<Draft> {
+    fn extras(&mut self, now: Timestamp) -> Vec<Draft> {
         let mut drafts = Vec::new();
         let strangers = self.some_peers(3);
         if self.has(Lie::Replay)
@@ -300,9 +310,13 @@ impl Liar {
         if self.has(Lie::Forge)
             && let Some(&victim) = self.rng.pick(&self.peers)
         {
-            let timestamp = skep_base::Timestamp::EPOCH;
-            let keepalive =
-                Keepalive { agent_id: victim, epoch: 0, timestamp, elected: 0, active_tasks: 0 };
+            let keepalive = Keepalive {
+                agent_id: victim,
+                epoch: 1,
+                timestamp: now,
+                elected: 0,
+                active_tasks: 0,
+            };
             drafts.push(Draft::Say {
                 signer: victim,
                 to: strangers.clone(),
@@ -312,12 +326,47 @@ impl Liar {
         }
         if self.has(Lie::Flood) {
             for _ in 0..BURST {
-                let task_id = format!("junk-{:016x}", self.rng.next_u64());
-                let junk = Message::Dissolve(Dissolve { task_id, reason: None });
-                drafts.push(self.say(strangers.clone(), junk, Vec::new()));
+                drafts.push(self.junk(now, strangers.clone()));
             }
         }
         drafts
+    }
+
+    /// An invitation to plan something that nobody wants.
+    fn junk(&mut self, now: Timestamp, to: Vec<Did>) -> Draft {
+        let task_id = format!("junk-{:016x}", self.rng.next_u64());
+        let invite = Invite {
+            task_id: task_id.clone(),
+            task_digest: String::new(),
+            complexity_estimate: Share::ZERO,
+            depth: 0,
+            required_capabilities: Vec::new(),
+            capacity: 3,
+            chair: self.me,
+        };
+        let task = Task {
+            task_id,
+            parent_task_id: None,
+            epoch: 1,
+            status: TaskStatus::Pending,
+            description: String::new(),
+            assigned_to: None,
+            tier_level: 1,
+            subtasks: Vec::new(),
+            created_at: now,
+            deadline: now.plus(JUNK_LASTS),
+            capabilities_required: Vec::new(),
+            depth: 0,
+            index: 0,
+            complexity: Share::ZERO,
+            needs_approval: false,
+        };
+        let order = Inject { task, originator: self.me, pub_key: None };
+        Draft::Order {
+            to,
+            order: Box::new(Message::Inject(order)),
+            message: Box::new(Message::Invite(invite)),
+        }
     }
 
     fn some_peers(&mut self, count: usize) -> Vec<Did> {

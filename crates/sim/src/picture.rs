@@ -60,11 +60,21 @@ pub fn picture(report: &Report) -> Option<String> {
     let mut canvas = Canvas {
         timeline,
         lanes: report.setup.nodes.min(LANES_MAX),
-        span_ms: timeline.end_ms.max(1) as f64,
+        span_ms: span_ms(timeline),
         out: String::new(),
     };
     canvas.draw(report).expect("writing to a text cannot fail");
     Some(canvas.out)
+}
+
+/// Until everything of interest is over, and a little longer.
+fn span_ms(timeline: &Timeline) -> f64 {
+    let bars = timeline.bars.iter().map(|bar| bar.until_ms);
+    let miles = timeline.milestones.iter().map(|mile| mile.at_ms);
+    let downs = timeline.downs.iter().filter_map(|(_, _, until)| *until);
+    let cuts = timeline.cuts.iter().map(|(_, until)| *until);
+    let last_ms = bars.chain(miles).chain(downs).chain(cuts).max().unwrap_or(timeline.end_ms);
+    (last_ms.max(1) as f64 * 1.05).min(timeline.end_ms.max(1) as f64)
 }
 
 impl Canvas<'_> {
@@ -194,7 +204,8 @@ impl Canvas<'_> {
         for &(node, from_ms, until_ms) in &self.timeline.downs {
             if node < self.lanes {
                 let x = self.x(from_ms);
-                let width = (self.x(until_ms.unwrap_or(self.timeline.end_ms)) - x).max(1.0);
+                let until_ms = until_ms.unwrap_or(self.span_ms as i64);
+                let width = (self.x(until_ms) - x).max(1.0);
                 let y = self.y(node) - LANE_HEIGHT / 2.0 + 1.0;
                 writeln!(
                     self.out,
@@ -209,7 +220,8 @@ impl Canvas<'_> {
 
     fn lines(&mut self) -> std::fmt::Result {
         let lanes = self.lanes;
-        let drawn = |line: &&Line| line.from < lanes && line.to < lanes;
+        let span_ms = self.span_ms as i64;
+        let drawn = |line: &&Line| line.from < lanes && line.to < lanes && line.sent_ms <= span_ms;
         for line in self.timeline.lines.iter().filter(drawn) {
             // A lost message ends half way.
             let (x1, y1) = (self.x(line.sent_ms), self.y(line.from));
@@ -229,7 +241,7 @@ impl Canvas<'_> {
     }
 
     fn bars(&mut self) -> std::fmt::Result {
-        let lanes = self.lanes;
+        let (lanes, span_ms) = (self.lanes, self.span_ms as i64);
         for bar in self.timeline.bars.iter().filter(|bar| bar.node < lanes) {
             let x = self.x(bar.from_ms);
             let width = (self.x(bar.until_ms) - x).max(1.0);
@@ -241,7 +253,9 @@ impl Canvas<'_> {
                 colour(bar.phase)
             )?;
         }
-        for point in self.timeline.points.iter().filter(|point| point.node < lanes) {
+        for point in
+            self.timeline.points.iter().filter(|point| point.node < lanes && point.at_ms <= span_ms)
+        {
             writeln!(
                 self.out,
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.8\" fill=\"{}\"/>",

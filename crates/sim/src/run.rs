@@ -44,8 +44,10 @@ const BOOT_MS: u64 = 2_000;
 const INJECT_MS: u64 = 60_000;
 /// How long a task may take.
 const TASK_MS: (u64, u64) = (600_000, 900_000);
-/// Faults last so long at most: shorter than any task may take.
-const FAULTS_MS: u64 = 300_000;
+/// Faults last so long, from when the first client comes: shorter than any task may take.
+const FAULTS_MS: (u64, u64) = (60_000, 180_000);
+/// Nodes stop and networks fall apart while tasks are on their way.
+const FAULT_BEGINS_MS: u64 = 90_000;
 /// How long after its deadline, or after the last fault, a task may still be on its way: the views
 /// of its last certificate, each a little longer than the one before.
 pub const GRACE_MS: i64 = 240_000;
@@ -76,6 +78,8 @@ pub struct Setup {
     /// What liars do; each picks some of all if nothing is said.
     pub lies: Option<Vec<Lie>>,
     pub timing: Timing,
+    /// When clients begin to come: in later epochs, elections have been held.
+    pub begin_ms: u64,
     /// Real signatures take longer and change nothing but the trace.
     pub real_signatures: bool,
     /// Keep what a picture needs.
@@ -120,8 +124,10 @@ impl Setup {
         let duplication = Share::percent(upto(10) as u32);
         let (partitions, crashes) = (upto(2) as usize, upto(3) as usize);
         let mut timing = brisk();
-        if rng.percent(40) {
-            timing.epoch_ms = rng.between(180_000, 600_000);
+        let mut begin_ms = 0;
+        if rng.percent(30) {
+            timing.epoch_ms = rng.between(120_000, 300_000);
+            begin_ms = rng.between(0, timing.epoch_ms + timing.epoch_ms / 4);
         }
         Setup {
             seed,
@@ -134,6 +140,7 @@ impl Setup {
             crashes,
             lies: None,
             timing,
+            begin_ms,
             real_signatures: rng.percent(2),
             picture: false,
             keep_messages: false,
@@ -152,6 +159,7 @@ impl Setup {
             partitions: 0,
             crashes: 0,
             timing: brisk(),
+            begin_ms: 0,
             real_signatures: false,
             ..Setup::from_seed(seed)
         }
@@ -182,6 +190,7 @@ impl Setup {
             "epoch",
             epoch_s.to_string(),
         );
+        add(self.begin_ms != drawn.begin_ms, "begin", (self.begin_ms / 1000).to_string());
         command
     }
 }
@@ -327,11 +336,12 @@ fn build(setup: &Setup) -> World {
         difficulty: DIFFICULTY,
         timing: setup.timing.clone(),
     });
-    let clients = clients(setup, kind, &genesis, &keys, &mut rng);
+    let clients = clients(setup, kind, &keys, &mut rng);
     let mut registry = Registry::new(kind);
     keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|key| registry.enter(key));
 
-    let faults_until_ms = FIRST_MS + rng.between(FAULTS_MS / 2, FAULTS_MS) as i64;
+    let begin_ms = FIRST_MS + setup.begin_ms as i64;
+    let faults_until_ms = begin_ms + rng.between(FAULTS_MS.0, FAULTS_MS.1) as i64;
     let places = scatter(&mut rng, setup.nodes + setup.tasks);
     let cuts = cuts(setup, faults_until_ms, &mut rng);
     let slots = slots(setup, &genesis, &issuer, &keys, &places, &mut rng);
@@ -344,7 +354,7 @@ fn build(setup: &Setup) -> World {
     let weather =
         Weather { loss: setup.loss, duplication: setup.duplication, cuts, faults_until_ms };
     let mut world = World::new(Parts {
-        tier1: Epoch::founding(&genesis).tier1().to_vec(),
+        leading: Epoch::founding(&genesis),
         genesis,
         keys,
         slots,
@@ -371,24 +381,18 @@ fn schedule(setup: &Setup, world: &mut World, faults_until_ms: i64, rng: &mut Rn
     }
     for _ in 0..setup.crashes {
         let node = rng.index(setup.nodes);
-        let from_ms = rng.between(FIRST_MS as u64, faults_until_ms as u64 - 1) as i64;
-        let until_ms = rng.between(from_ms as u64 + 1, faults_until_ms as u64) as i64;
+        let (from_ms, until_ms) = fault(setup, faults_until_ms, rng);
         if world.parts.slots[node].is_honest() {
             world.crash(node, from_ms, until_ms);
         }
     }
 }
 
-fn clients(
-    setup: &Setup,
-    kind: Signatures,
-    genesis: &Genesis,
-    keys: &[Key],
-    rng: &mut Rng,
-) -> Vec<Client> {
+fn clients(setup: &Setup, kind: Signatures, keys: &[Key], rng: &mut Rng) -> Vec<Client> {
     let members: Arc<BTreeSet<Did>> = Arc::new(keys.iter().map(|key| key.did).collect());
     let mut client = |number: usize| {
-        let inject_ms = FIRST_MS + BOOT_MS as i64 + rng.below(INJECT_MS) as i64;
+        let first_ms = FIRST_MS + (BOOT_MS + setup.begin_ms) as i64;
+        let inject_ms = first_ms + rng.below(INJECT_MS) as i64;
         let created_at = Timestamp::from_ms(START.as_ms() + inject_ms);
         let lasts_ms = rng.between(TASK_MS.0, TASK_MS.1) as i64;
         let wish = match rng.below(20) {
@@ -402,7 +406,6 @@ fn clients(
             inject_ms,
             created_at,
             deadline: Timestamp::from_ms(created_at.as_ms() + lasts_ms),
-            epoch: genesis.epoch_at(created_at),
             complexity: rng.share(20, 90),
             wish,
         };
@@ -412,12 +415,18 @@ fn clients(
     (0..setup.tasks).map(&mut client).collect()
 }
 
+/// When something fails, and until when.
+fn fault(setup: &Setup, faults_until_ms: i64, rng: &mut Rng) -> (i64, i64) {
+    let begin_ms = FIRST_MS + setup.begin_ms as i64 + rng.below(FAULT_BEGINS_MS) as i64;
+    let from_ms = begin_ms.min(faults_until_ms - 1);
+    (from_ms, rng.between(from_ms as u64 + 1, faults_until_ms as u64) as i64)
+}
+
 fn cuts(setup: &Setup, faults_until_ms: i64, rng: &mut Rng) -> Vec<Cut> {
     let endpoints = setup.nodes + setup.tasks;
     (0..setup.partitions)
         .map(|_| {
-            let from_ms = rng.between(FIRST_MS as u64, faults_until_ms as u64 - 1) as i64;
-            let until_ms = rng.between(from_ms as u64, faults_until_ms as u64) as i64;
+            let (from_ms, until_ms) = fault(setup, faults_until_ms, rng);
             let share = rng.share(10, 50);
             Cut { from_ms, until_ms, side: (0..endpoints).map(|_| rng.chance(share)).collect() }
         })
@@ -437,7 +446,7 @@ fn slots(
     let lying: BTreeSet<usize> = numbers.into_iter().take(setup.byzantine).collect();
     let peers: Arc<[Did]> = keys.iter().map(|key| key.did).collect();
     let epochs = genesis.epoch_at(Timestamp::from_ms(
-        START.as_ms() + (TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
+        START.as_ms() + (setup.begin_ms + TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
     ));
     let mut slot = |(number, (key, place)): (usize, (&Key, &Location))| {
         let lies = if lying.contains(&number) { choose_lies(setup, rng) } else { Vec::new() };

@@ -6,8 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use skep_base::{Did, Timestamp};
+use skep_base::{Did, Hash32, Timestamp};
 use skep_swarm::{
+    epoch::Epoch,
     genesis::Genesis,
     node::{Answer, Ask, Event, Input, Node, Output},
 };
@@ -126,7 +127,8 @@ pub struct Parts {
     pub keys: Vec<Key>,
     pub slots: Vec<Slot>,
     pub clients: Vec<Client>,
-    pub tier1: Vec<Did>,
+    /// Whom clients know to lead.
+    pub leading: Arc<Epoch>,
     pub registry: Registry,
     pub network: Network,
     pub watch: Watch,
@@ -146,6 +148,8 @@ pub struct World {
     sequence: u64,
     /// Only looked up, never walked.
     numbers: HashMap<Did, u32>,
+    /// Messages without what was attached to them; only looked up.
+    bare: HashMap<Hash32, Arc<Signed>>,
     deadlines: BTreeMap<String, i64>,
     pub counts: Counts,
     pub trace: Trace,
@@ -167,6 +171,7 @@ impl World {
             queue: BinaryHeap::new(),
             sequence: 0,
             numbers,
+            bare: HashMap::new(),
             deadlines,
             counts: Counts::default(),
             trace: Trace::default(),
@@ -351,7 +356,7 @@ impl World {
             Output::Send { to, message, attached } => {
                 let signer = self.parts.keys[node].did;
                 let altered = match &mut self.parts.slots[node].liar {
-                    Some(liar) => liar.speak(to, message, attached),
+                    Some(liar) => liar.speak(now, to, message, attached),
                     None => Altered {
                         drafts: vec![Draft::Say {
                             signer,
@@ -412,8 +417,14 @@ impl World {
     fn post(&mut self, node: usize, draft: Draft, inputs: &mut VecDeque<Input>) {
         let (to, message) = match draft {
             Draft::Again { to, message } => (to, message),
+            Draft::Order { to, order, message } => {
+                let (key, now) = (&self.parts.keys[node], self.time_of(node));
+                let order = Arc::new(self.seal(key, key.did, now, *order, Vec::new()));
+                (to, Arc::new(self.seal(key, key.did, now, *message, vec![order])))
+            }
             Draft::Say { signer, to, message, attached } => {
                 let now = self.time_of(node);
+                let attached = self.flat(attached);
                 (to, Arc::new(self.seal(&self.parts.keys[node], signer, now, *message, attached)))
             }
         };
@@ -423,6 +434,19 @@ impl World {
             inputs.push_back(Input::Message(message.clone()));
         }
         self.send(node, &to, &message);
+    }
+
+    /// What is attached travels without its own attachments.
+    fn flat(&mut self, mut attached: Vec<Arc<Signed>>) -> Vec<Arc<Signed>> {
+        for message in attached.iter_mut().filter(|message| !message.attached.is_empty()) {
+            let bare = self.bare.entry(message.hash()).or_insert_with(|| {
+                let mut bare = Signed::clone(message);
+                bare.attached = Vec::new();
+                Arc::new(bare)
+            });
+            *message = bare.clone();
+        }
+        attached
     }
 
     fn seal(
@@ -495,6 +519,7 @@ impl World {
             return;
         }
         self.mark(8, number);
+        self.look_who_leads();
         self.inject(number);
         self.send_verdict(number);
         let client = &self.parts.clients[number];
@@ -511,6 +536,17 @@ impl World {
         self.turn(number, self.now_ms + PATIENCE_MS);
     }
 
+    /// Clients know of the newest election that an honest node knows of.
+    fn look_who_leads(&mut self) {
+        let honest = self.parts.slots.iter().filter(|slot| slot.is_honest());
+        let newest = honest.filter_map(|slot| slot.node.as_ref()).map(|node| node.epoch());
+        if let Some(newest) = newest.max_by_key(|epoch| epoch.number())
+            && newest.number() > self.parts.leading.number()
+        {
+            self.parts.leading = newest.clone();
+        }
+    }
+
     /// Sends the task to one member, unless the swarm was heard a moment ago.
     fn inject(&mut self, number: usize) {
         let client = &self.parts.clients[number];
@@ -520,13 +556,13 @@ impl World {
         let message = match &client.inject {
             Some(message) => message.clone(),
             None => {
-                let body = client.injection();
+                let body = client.injection(self.parts.leading.number());
                 Arc::new(self.seal_for_client(number, body))
             }
         };
         let client = &mut self.parts.clients[number];
         client.inject = Some(message.clone());
-        let Some(member) = client.next_member(&self.parts.tier1) else {
+        let Some(member) = client.next_member(self.parts.leading.tier1()) else {
             return;
         };
         self.send(self.parts.slots.len() + number, &[member], &message);
@@ -540,8 +576,8 @@ impl World {
 
     fn tell_tier1(&mut self, number: usize, message: Message) {
         let message = Arc::new(self.seal_for_client(number, message));
-        let tier1 = self.parts.tier1.clone();
-        self.send(self.parts.slots.len() + number, &tier1, &message);
+        let leading = self.parts.leading.clone();
+        self.send(self.parts.slots.len() + number, leading.tier1(), &message);
     }
 
     fn seal_for_client(&self, number: usize, message: Message) -> Signed {

@@ -6,11 +6,11 @@
 //! too long is left together with whatever was prepared in it, which the next leader must propose
 //! again: a value that may be final somewhere is never replaced.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
-use skep_wire::swarm::{Certificate, Message, Prepared, Step, Subject, Value, Word};
+use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Subject, Value, Word};
 
 use crate::{
     draw::quorum,
@@ -22,6 +22,9 @@ mod tests;
 
 /// How many views ahead of its own a witness listens to.
 const VIEWS_AHEAD_MAX: u32 = 1_000;
+
+/// How many times as long a node waits between questions for what it lacks.
+const ASK_EVERY: u64 = 4;
 
 /// Who takes part, and how patient they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +88,12 @@ pub struct Proven {
     pub record: Vec<Kept>,
 }
 
+impl Proven {
+    fn is_whole(&self) -> bool {
+        self.record.len() == self.value.record.len()
+    }
+}
+
 /// A value that a leader proposes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Proposal {
@@ -120,7 +129,7 @@ pub enum Act {
     Send {
         to: Vec<Did>,
         certificate: Certificate,
-        attached: Vec<std::sync::Arc<skep_wire::swarm::Signed>>,
+        attached: Vec<Arc<Signed>>,
     },
     /// This node leads, and nothing is prepared: a value is wanted.
     Wanted,
@@ -133,12 +142,18 @@ pub enum Act {
 pub struct Accord {
     me: Did,
     setting: Setting,
+    /// What it is all about, for witnesses who have not heard of it.
+    ground: Vec<Kept>,
     view: u32,
     until: Timestamp,
     resend_at: Timestamp,
+    /// How often something was said again in this view: more and more seldom.
+    repeats: u32,
     offer: Option<(Value, Vec<Kept>)>,
     proposal: Option<Proposal>,
     vote: Option<Vote>,
+    /// The messages of the last value that was found valid here.
+    seen: Option<(Hash32, Vec<Kept>)>,
     prepared: Option<Proven>,
     /// Those who wait no longer, by the last view that they have asked for.
     moved_on: BTreeMap<Did, Kept>,
@@ -148,18 +163,21 @@ pub struct Accord {
 type Judge<'a> = &'a dyn Fn(&Value, &[Kept]) -> Verdict;
 
 impl Accord {
-    pub fn new(me: Did, setting: Setting, now: Timestamp) -> Accord {
+    pub fn new(me: Did, setting: Setting, ground: Vec<Kept>, now: Timestamp) -> Accord {
         let until = setting.view_end(now, 0);
         let resend_at = plus(now, setting.resend_ms);
         Accord {
             me,
             setting,
+            ground,
             view: 0,
             until,
             resend_at,
+            repeats: 0,
             offer: None,
             proposal: None,
             vote: None,
+            seen: None,
             prepared: None,
             moved_on: BTreeMap::new(),
             decided: None,
@@ -170,8 +188,9 @@ impl Accord {
         &self.setting
     }
 
+    /// The final value, once everything that it follows from is here, too.
     pub fn decided(&self) -> Option<&Proven> {
-        self.decided.as_ref()
+        self.decided.as_ref().filter(|decided| decided.is_whole())
     }
 
     pub fn view(&self) -> u32 {
@@ -184,7 +203,12 @@ impl Accord {
     }
 
     pub fn wake_at(&self) -> Option<Timestamp> {
-        self.decided.is_none().then(|| self.until.min(self.resend_at))
+        match &self.decided {
+            Some(decided) if decided.is_whole() => None,
+            Some(_) => Some(self.resend_at),
+            None if self.setting.is_witness(&self.me) => Some(self.until.min(self.resend_at)),
+            None => None,
+        }
     }
 
     /// What this node would propose where it leads.
@@ -194,25 +218,45 @@ impl Accord {
     }
 
     /// Takes a decision that was reached without this node.
-    pub fn adopt(&mut self, proven: Proven) -> Vec<Act> {
-        if self.decided.is_some() {
+    pub fn adopt(&mut self, mut proven: Proven) -> Vec<Act> {
+        if self.decided.as_ref().is_some_and(Proven::is_whole) {
             return Vec::new();
         }
+        proven.record = self.complete(&proven.value, proven.record);
+        let is_whole = proven.is_whole();
         self.decided = Some(proven);
         self.proposal = None;
         self.moved_on.clear();
-        vec![Act::Decided]
+        if is_whole { vec![Act::Decided] } else { Vec::new() }
+    }
+
+    /// A value's messages: those that came with it, or those seen before.
+    fn complete(&self, value: &Value, record: Vec<Kept>) -> Vec<Kept> {
+        match &self.seen {
+            Some((hash, seen)) if record.len() < value.record.len() && *hash == value.hash() => {
+                seen.clone()
+            }
+            _ => record,
+        }
     }
 
     pub fn tick(&mut self, now: Timestamp) -> Vec<Act> {
-        if self.decided.is_some() {
+        if let Some(decided) = &self.decided {
+            if decided.is_whole() || now < self.resend_at {
+                return Vec::new();
+            }
+            // Somebody has what it follows from, and answers.
+            self.resend_at = plus(now, ASK_EVERY * self.setting.resend_ms);
+            return vec![self.next_view(self.setting.witnesses.clone())];
+        }
+        if !self.setting.is_witness(&self.me) {
             return Vec::new();
         }
         if now >= self.until {
-            return self.enter(now, self.view.saturating_add(1));
+            return self.leave_view(now);
         }
         if now >= self.resend_at {
-            self.resend_at = plus(now, self.setting.resend_ms);
+            self.resend_at = plus(now, self.next_pause(self.setting.resend_ms));
             return self.resend();
         }
         Vec::new()
@@ -276,7 +320,7 @@ impl Accord {
             // The leader does not know what was prepared; it will.
             return vec![self.next_view(vec![from])];
         }
-        let record: Vec<Kept> = message.attached.iter().cloned().map(Kept).collect();
+        let record = record_of(value, message);
         let verdict = if justified.is_some() { Verdict::Valid } else { judge(value, &record) };
         if verdict != Verdict::Valid {
             return Vec::new();
@@ -284,6 +328,9 @@ impl Accord {
         let mut acts = Vec::new();
         if view > self.view {
             acts = self.enter(now, view);
+        }
+        if record.len() == value.record.len() {
+            self.seen = Some((hash, record));
         }
         let vote = Vote { view, step: Step::Prepare, hash, leader: from };
         self.vote = Some(vote);
@@ -382,6 +429,7 @@ impl Accord {
         if let Some(known) = self.prepared.take().filter(|known| known.value == proven.value) {
             proven.record = known.record;
         }
+        proven.record = self.complete(value, proven.record);
         let vote = Vote { view, step: Step::Commit, hash: value.hash(), leader: from };
         self.prepared = Some(proven);
         self.vote = Some(vote);
@@ -423,34 +471,51 @@ impl Accord {
             return;
         }
         let hash = value.hash();
-        let is_signature = |kept: &&std::sync::Arc<skep_wire::swarm::Signed>| {
+        let is_signature = |kept: &&Arc<Signed>| {
             matches!(&kept.message, Message::Certificate(inner)
                 if inner.subject == self.setting.subject && inner.view == *view
                     && inner.word == Word::Sign { step: Step::Prepare, hash })
         };
-        let (signatures, record): (Vec<_>, Vec<_>) =
-            message.attached.iter().partition(is_signature);
+        let signatures: Vec<Kept> =
+            message.attached.iter().filter(is_signature).cloned().map(Kept).collect();
         let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
         signers.sort();
         signers.dedup();
         signers.retain(|did| self.setting.is_witness(did));
         if signers.len() >= self.setting.quorum() {
-            let keep = |list: Vec<&std::sync::Arc<skep_wire::swarm::Signed>>| {
-                list.into_iter().cloned().map(Kept).collect()
-            };
-            self.prepared = Some(Proven {
-                view: *view,
-                value: value.clone(),
-                signatures: keep(signatures),
-                record: keep(record),
-            });
+            let record = self.complete(value, record_of(value, message));
+            self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
         }
+    }
+
+    /// The view took too long. Whoever is ahead of the others waits for them, so that all that are
+    /// honest meet in one view; the first one they leave each by its own clock.
+    fn leave_view(&mut self, now: Timestamp) -> Vec<Act> {
+        if self.view > 0 && self.supporters() < self.setting.quorum() {
+            self.until = plus(now, self.next_pause(self.setting.quick_ms));
+            return vec![self.next_view(self.setting.witnesses.clone())];
+        }
+        self.enter(now, self.view.saturating_add(1))
+    }
+
+    /// Twice as long each time, up to a limit: nobody is flooded about what nobody else knows.
+    fn next_pause(&mut self, first_ms: u64) -> u64 {
+        const DOUBLINGS_MAX: u32 = 3;
+        self.repeats = self.repeats.saturating_add(1);
+        first_ms << self.repeats.saturating_sub(1).min(DOUBLINGS_MAX)
+    }
+
+    /// How many are in this view or ahead of it.
+    fn supporters(&self) -> usize {
+        let asks = |kept: &&Kept| matches!(&kept.message, Message::Certificate(word) if word.view >= self.view);
+        self.moved_on.values().filter(asks).count()
     }
 
     fn enter(&mut self, now: Timestamp, view: u32) -> Vec<Act> {
         self.view = view;
         self.until = self.setting.view_end(now, view);
         self.resend_at = plus(now, self.setting.resend_ms);
+        self.repeats = 0;
         self.proposal = None;
         let mut acts = vec![self.next_view(self.setting.witnesses.clone())];
         acts.extend(self.propose(now));
@@ -532,12 +597,15 @@ impl Accord {
 
     fn next_view(&self, to: Vec<Did>) -> Act {
         let prepared = self.prepared.as_ref();
-        let attached = prepared.map(|known| [&known.signatures[..], &known.record[..]]);
+        let mut attached: Vec<&[Kept]> = vec![&self.ground];
+        if let Some(known) = prepared {
+            attached.extend([&known.signatures[..], &known.record[..]]);
+        }
         let word = Word::NextView {
             prepared: prepared
                 .map(|known| Prepared { view: known.view, value: known.value.clone() }),
         };
-        self.send(to, word, self.view, attached.as_ref().map_or(&[][..], |parts| &parts[..]))
+        self.send(to, word, self.view, &attached)
     }
 
     /// Sends the certificate to others.
@@ -548,6 +616,14 @@ impl Accord {
         let word = Word::Bundle { step: Step::Commit, value: decided.value.clone() };
         vec![self.send(to, word, decided.view, &[&decided.signatures, &decided.record])]
     }
+}
+
+/// Those attached messages that a value follows from, in its order; fewer if some are missing.
+fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
+    let attached: BTreeMap<Hash32, &Arc<Signed>> =
+        message.attached.iter().map(|kept| (kept.hash(), kept)).collect();
+    let found = value.record.iter().filter_map(|hash| attached.get(hash));
+    found.map(|kept| Kept((*kept).clone())).collect()
 }
 
 /// The value of a bundle, if enough witnesses have signed it.
@@ -562,7 +638,8 @@ pub fn proven(message: &Kept, step: Step, value: &Value, witnesses: &[Did]) -> O
                 && inner.word == word)
     };
     let all = message.attached.iter().cloned().map(Kept);
-    let (signatures, record): (Vec<Kept>, Vec<Kept>) = all.partition(is_signature);
+    let signatures: Vec<Kept> = all.filter(is_signature).collect();
+    let record = record_of(value, message);
     let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
     signers.sort();
     signers.dedup();

@@ -31,6 +31,8 @@ use self::{elections::Election, jobs::Job, peers::Peer, successions::Running, ta
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
 const EPOCHS_KEPT: usize = 4;
+/// Certificates of elections that are kept for others: who is further behind must join anew.
+const CERTIFIED_MAX: usize = 24;
 
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,8 +127,8 @@ pub struct Node {
     /// The elections known to be final, by epoch.
     #[serde(with = "crate::epoch")]
     epochs: BTreeMap<u64, Arc<Epoch>>,
-    /// The certificate of the newest one, for those who have missed it.
-    certified: Option<Kept>,
+    /// The certificates of the newest ones, for those who have missed them.
+    certified: VecDeque<Kept>,
     peers: BTreeMap<Did, Peer>,
     keepalive_at: Timestamp,
     greeted: bool,
@@ -169,7 +171,7 @@ impl Node {
         Node {
             me: profile.key.did(),
             epochs: BTreeMap::from([(founding.number(), founding)]),
-            certified: None,
+            certified: VecDeque::new(),
             peers: BTreeMap::new(),
             keepalive_at: genesis.start,
             greeted: false,

@@ -1,10 +1,10 @@
 //! Witnesses, some of whom lie, on a line that loses and reorders.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use skep_base::ed25519::SecretKey;
-use skep_wire::swarm::{Chosen, Meta, Outcome, Signed};
+use skep_wire::swarm::{Chosen, Meta, Outcome};
 
 use super::*;
 
@@ -48,7 +48,7 @@ impl Room {
             deadline: Timestamp::MAX,
             resend_ms: 200,
         };
-        let accord = |did: &Did| Accord::new(*did, setting.clone(), start());
+        let accord = |did: &Did| Accord::new(*did, setting.clone(), Vec::new(), start());
         let accords = dids.iter().map(accord).collect();
         let chance = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Room { keys, dids, accords, liars, line: Vec::new(), now: start(), chance, loss }

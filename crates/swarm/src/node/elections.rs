@@ -9,7 +9,9 @@ use skep_wire::swarm::{
     Subject, Value, Word,
 };
 
-use super::{EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send};
+use super::{
+    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send,
+};
 use crate::{
     accord::{Accord, Setting, Verdict, proven},
     election::{elect, is_beyond_evidence},
@@ -72,7 +74,7 @@ impl Node {
             };
             self.election = Some(Election {
                 epoch,
-                accord: Accord::new(self.me, setting, now),
+                accord: Accord::new(self.me, setting, Vec::new(), now),
                 stood: false,
                 voted: None,
                 candidacies: BTreeMap::new(),
@@ -327,10 +329,11 @@ impl Node {
         let epoch = Epoch::shared(elected.clone(), beacon);
         let number = epoch.number();
         self.epochs.insert(number, epoch.clone());
-        while self.epochs.len() > EPOCHS_KEPT {
-            self.epochs.pop_first();
+        self.forget_epochs();
+        self.certified.push_back(kept.clone());
+        if self.certified.len() > CERTIFIED_MAX {
+            self.certified.pop_front();
         }
-        self.certified = Some(kept.clone());
         self.election = None;
         self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
@@ -347,6 +350,16 @@ impl Node {
                 out.push(send(vec![*child], Message::AssignTier(place)));
             }
         }
+    }
+}
+
+impl Node {
+    /// Old epochs go, but for those in which tasks are still open.
+    fn forget_epochs(&mut self) {
+        let open = self.tasks.values().filter(|state| state.ended.is_none());
+        let used: BTreeSet<u64> = open.map(|state| state.task.epoch).collect();
+        let recent: BTreeSet<u64> = self.epochs.keys().rev().take(EPOCHS_KEPT).copied().collect();
+        self.epochs.retain(|number, _| recent.contains(number) || used.contains(number));
     }
 }
 

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use skep_base::Timestamp;
 use skep_wire::swarm::{
-    AssignTier, ErrorCode, Handshake, Keepalive, Message, PROTOCOL_VERSION, Share,
+    AssignTier, Certificate, ErrorCode, Handshake, Keepalive, Message, Outcome, PROTOCOL_VERSION,
+    Share, Word,
 };
 
 use super::{Node, Output, Refusal, plus, refuse, send};
@@ -122,22 +123,33 @@ impl Node {
         self.catch_up(m, out);
     }
 
-    /// Whoever has missed an election gets its certificate, from its parent or the next in line.
+    /// Whoever has missed an election gets its certificate, from its parent or those whose turn it is.
     fn catch_up(&self, m: &Keepalive, out: &mut Vec<Output>) {
         let epoch = self.epoch();
         if m.elected >= epoch.number() {
             return;
         }
+        // Another one's turn with every keepalive: one that is silent or lies is followed by others.
         let members = epoch.members();
         let after = members.partition_point(|did| *did <= m.agent_id);
-        let next = members.get(after).or(members.first());
+        let keepalive_ms = i64::try_from(self.genesis.timing.keepalive_ms.max(1)).unwrap_or(1);
+        let turn = usize::try_from(m.timestamp.as_ms() / keepalive_ms).unwrap_or(0);
+        let is_mine = |ahead: usize| {
+            members.get((after + turn + ahead) % members.len().max(1)) == Some(&self.me)
+        };
         let parent = epoch.layout().parent_of(&m.agent_id);
-        if let Some(certified) = &self.certified
-            && (parent == Some(self.me) || next == Some(&self.me))
-            && let Message::Certificate(certificate) = &certified.message
-        {
-            let message = Message::Certificate(certificate.clone());
-            let attached = certified.attached.clone();
+        if parent != Some(self.me) && !is_mine(0) && !is_mine(1) {
+            return;
+        }
+        // Each is certified by the one before: they are learnt one after the other.
+        let follows = |kept: &&Kept| match &kept.message {
+            Message::Certificate(Certificate { word: Word::Bundle { value, .. }, .. }) => {
+                matches!(&value.outcome, Outcome::Election(e) if e.previous == m.elected)
+            }
+            _ => false,
+        };
+        if let Some(certified) = self.certified.iter().find(follows) {
+            let (message, attached) = (certified.message.clone(), certified.attached.clone());
             out.push(Output::Send { to: vec![m.agent_id], message, attached });
         }
     }

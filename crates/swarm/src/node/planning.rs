@@ -183,13 +183,21 @@ impl Node {
         let Some(origin) = kept.attached.first().cloned().map(Kept) else {
             return refuse(ErrorCode::TaskNotFound, "no order comes with the invitation");
         };
+        let may_chair = match &origin.message {
+            Message::Inject(inject) => {
+                let epoch = self.epoch_of(&inject.task);
+                epoch.is_none_or(|epoch| epoch.is_tier1(&m.chair))
+            }
+            Message::Assign(assign) => assign.assignee == m.chair,
+            _ => false,
+        };
+        if !may_chair {
+            return refuse(ErrorCode::InvalidSignature, "the signer may not chair this board");
+        }
         self.open_task(now, &origin)?;
         let Some(state) = self.tasks.get(&m.task_id) else {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
         };
-        if !state.plan.setting().leaders.contains(&m.chair) {
-            return refuse(ErrorCode::InvalidSignature, "the signer may not chair this board");
-        }
         let Some(epoch) = self.epoch_of(&state.task) else {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
@@ -365,6 +373,22 @@ impl Node {
         }
         self.run_boards(now, &m.task_id, out);
         Ok(())
+    }
+
+    /// As the chair: those who were asked or vote, and are no witnesses. They hear of the end here.
+    pub(super) fn guests(&self, id: &str) -> Vec<Did> {
+        let Some(state) = self.tasks.get(id) else {
+            return Vec::new();
+        };
+        let (Some(board), Some(epoch)) =
+            (state.table.boards.get(&self.me), self.epoch_of(&state.task))
+        else {
+            return Vec::new();
+        };
+        let witnesses = &state.plan.setting().witnesses;
+        let asked = cluster(&epoch, &state.task, &self.me);
+        let all: BTreeSet<Did> = asked.into_iter().chain(board.voters.iter().copied()).collect();
+        all.into_iter().filter(|did| witnesses.binary_search(did).is_err()).collect()
     }
 
     /// All who vote for a task on boards that this node sits on.

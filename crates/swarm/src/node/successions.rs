@@ -109,7 +109,7 @@ impl Node {
             deadline: Timestamp::MAX,
             resend_ms: timing.resend_ms,
         };
-        let accord = Accord::new(self.me, setting, now);
+        let accord = Accord::new(self.me, setting, Vec::new(), now);
         self.successions.push(Running { epoch: number, leader, accord, rests: false });
         Some(self.successions.len() - 1)
     }

@@ -24,6 +24,14 @@ pub const TASK_ID_LEN_MAX: usize = 128;
 /// One originator injects so many tasks in [`INJECT_WINDOW_MS`].
 pub const INJECTIONS_MAX: usize = 10;
 pub const INJECT_WINDOW_MS: u64 = 60_000;
+/// And one coordinator so many parts.
+pub const PARTS_MAX: usize = 100;
+/// How far away a deadline may be.
+pub const DEADLINE_MAX_MS: u64 = 30 * 86_400_000;
+/// How long after its deadline a task that never ended is forgotten.
+pub const FORGET_AFTER_MS: u64 = 3_600_000;
+/// Who is no witness may miss the end.
+const GUEST_FORGETS_AFTER_MS: u64 = 60_000;
 /// Originators whose injections are counted.
 const ORIGINATORS_MAX: usize = 10_000;
 /// Tasks from outside that a node takes part in at a time.
@@ -98,7 +106,9 @@ impl Node {
             if !self.epoch().is_tier1(&self.me) {
                 return refuse(ErrorCode::InvalidRequest, "tasks go to a Tier-1 agent");
             }
-            self.count_injection(now, &inject.originator)?;
+            if inject.task.deadline <= now {
+                return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
+            }
             self.open_task(now, kept)?;
             out.push(Output::Event(Event::Injected { task_id: id.clone() }));
         }
@@ -111,9 +121,16 @@ impl Node {
         Ok(())
     }
 
-    fn count_injection(&mut self, now: Timestamp, originator: &Did) -> Result<(), Refusal> {
+    /// Nobody fills this node's memory with orders: from outside few, from coordinators some more.
+    fn count_task(
+        &mut self,
+        now: Timestamp,
+        originator: &Did,
+        is_root: bool,
+    ) -> Result<(), Refusal> {
+        let max = if is_root { INJECTIONS_MAX } else { PARTS_MAX };
         let open = self.tasks.values().filter(|task| task.is_root() && task.ended.is_none());
-        if open.count() >= TASKS_MAX {
+        if is_root && open.count() >= TASKS_MAX {
             let reason = format!("this node has {TASKS_MAX} tasks; try another");
             return refuse(ErrorCode::InvalidRequest, reason);
         }
@@ -123,8 +140,8 @@ impl Node {
         }
         let times = self.injections.entry(*originator).or_default();
         times.retain(|at| now < plus(*at, INJECT_WINDOW_MS));
-        if times.len() >= INJECTIONS_MAX {
-            let reason = format!("at most {INJECTIONS_MAX} tasks a minute");
+        if times.len() >= max {
+            let reason = format!("at most {max} tasks a minute by one agent");
             return refuse(ErrorCode::InvalidRequest, reason);
         }
         times.push(now);
@@ -151,6 +168,7 @@ impl Node {
         if self.tasks.len() >= KNOWN_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many tasks");
         }
+        self.count_task(now, &origin.meta.signer, chair.is_none())?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
         let timing = &self.genesis.timing;
         let setting = Setting {
@@ -166,7 +184,7 @@ impl Node {
         let state = TaskState {
             task: task.clone(),
             origin: origin.clone(),
-            plan: Accord::new(self.me, setting, now),
+            plan: Accord::new(self.me, setting, vec![origin.clone()], now),
             table: Table::default(),
             result: None,
             work: None,
@@ -191,10 +209,29 @@ impl Node {
         if task.depth > DEPTH_MAX || (task.depth == 0) != is_root {
             return refuse(ErrorCode::InvalidParams, "the depth is not what it can be");
         }
-        if task.deadline <= now {
-            return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
+        if task.deadline > plus(now, DEADLINE_MAX_MS) {
+            let days = DEADLINE_MAX_MS / 86_400_000;
+            let reason = format!("a deadline is at most {days} days away");
+            return refuse(ErrorCode::InvalidParams, reason);
+        }
+        if plus(task.deadline, FORGET_AFTER_MS) <= now {
+            return refuse(ErrorCode::DeadlineExceeded, "the task is long over");
         }
         Ok(())
+    }
+
+    /// Whoever takes part in what is decided about a task hears of it there, if not before.
+    pub(super) fn learn_task(&mut self, now: Timestamp, kept: &Kept, id: &str) {
+        if self.tasks.contains_key(id) {
+            return;
+        }
+        let attached: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+        if let Some((origin, task)) = judge::task_of(&attached)
+            && task.task_id == id
+        {
+            // A refusal leaves the task unknown, and what follows does nothing.
+            let _ = self.open_task(now, origin);
+        }
     }
 
     /// Runs everything that waits for a time.
@@ -206,10 +243,16 @@ impl Node {
             self.run_planning(now, &id, out);
             self.run_work(now, &id, out);
         }
-        self.forget();
+        self.forget(now);
     }
 
-    fn forget(&mut self) {
+    fn forget(&mut self, now: Timestamp) {
+        let me = self.me;
+        self.tasks.retain(|_, state| {
+            let is_witness = state.plan.setting().witnesses.binary_search(&me).is_ok();
+            let rest_ms = if is_witness { FORGET_AFTER_MS } else { GUEST_FORGETS_AFTER_MS };
+            state.ended.is_some() || now < plus(state.task.deadline, rest_ms)
+        });
         /// Tasks that are over and still answered for.
         const OVER_MAX: usize = 1_000;
         while self.over.len() > OVER_MAX {
@@ -294,6 +337,10 @@ impl Node {
         id: &str,
         out: &mut Vec<Output>,
     ) {
+        self.learn_task(now, kept, id);
+        if self.answer_late(now, kept, id, out) {
+            return;
+        }
         let Some(epoch) = self.tasks.get(id).and_then(|state| self.epoch_of(&state.task)) else {
             return;
         };
@@ -311,15 +358,35 @@ impl Node {
                 _ => Verdict::Valid,
             }
         };
-        let was_decided = state.plan.decided().is_some();
         let acts = state.plan.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);
         if wanted {
             self.plan_wanted(now, id, out);
         }
-        if decided && !was_decided {
+        if decided {
             self.plan_decided(now, id, out);
         }
+    }
+
+    /// Whoever asks about a plan that is final hears of it, and of the end if there is one.
+    fn answer_late(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        id: &str,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let Some(state) = self.tasks.get_mut(id).filter(|state| state.plan.decided().is_some())
+        else {
+            return false;
+        };
+        let acts = state.plan.take(now, kept, &|_, _| Verdict::Invalid);
+        let asked = !acts.is_empty();
+        perform(acts, out);
+        if let Some(result) = state.result.as_ref().filter(|_| asked) {
+            perform(result.tell(vec![kept.meta.signer]), out);
+        }
+        true
     }
 
     /// What follows when a plan, or that there is none, is final.
@@ -331,6 +398,14 @@ impl Node {
             return;
         };
         let value = decided.value.clone();
+        let guests = self.guests(id);
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let Some(decided) = state.plan.decided() else {
+            return;
+        };
+        perform(state.plan.tell(guests), out);
         out.push(Output::Event(Event::PlanDecided {
             task_id: id.to_owned(),
             value: value.clone(),
@@ -368,6 +443,10 @@ impl Node {
         self.over.push_back(id.to_owned());
         if is_root {
             out.push(Output::Event(Event::Ended { task_id: id.to_owned(), ended }));
+            let guests = self.guests(id);
+            if let Some(result) = self.tasks.get(id).and_then(|state| state.result.as_ref()) {
+                perform(result.tell(guests), out);
+            }
             if leads {
                 self.tell_originator(id, out);
             }

@@ -107,7 +107,7 @@ impl Node {
         setting.slow_ms = timing.coordination_ms();
         // What is there at the deadline still counts.
         setting.deadline = plus(state.task.deadline, timing.view_ms);
-        let result = Accord::new(self.me, setting, now);
+        let result = Accord::new(self.me, setting, vec![state.origin.clone()], now);
         let leads = result.leads();
         state.result = Some(result);
         if leads {
@@ -500,6 +500,14 @@ impl Node {
         id: &str,
         out: &mut Vec<Output>,
     ) {
+        self.learn_task(now, kept, id);
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        if let Some(result) = state.result.as_mut().filter(|result| result.decided().is_some()) {
+            perform(result.take(now, kept, &|_, _| Verdict::Invalid), out);
+            return;
+        }
         let Some(state) = self.tasks.get(id) else {
             return;
         };
