@@ -29,6 +29,8 @@ const FAULTS_MAX: u64 = 10_000;
 /// Shorter than this, there is hardly a time without an election.
 const EPOCH_MIN_S: u64 = 120;
 const EPOCH_MAX_S: u64 = 365 * 24 * 3600;
+/// Every epoch until then is simulated.
+const BEGIN_MAX_S: u64 = 24 * 3600;
 /// Seeds whose violations are told one by one.
 const BROKEN_MAX: usize = 20;
 
@@ -74,6 +76,13 @@ pub struct Simulate {
         value_parser = clap::value_parser!(u64).range(EPOCH_MIN_S..=EPOCH_MAX_S)
     )]
     epoch: Option<u64>,
+    /// When the first client comes; after an epoch, elections have been held
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(0..=BEGIN_MAX_S)
+    )]
+    begin: Option<u64>,
     /// Run so many seeds, from --seed on, on all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -122,6 +131,7 @@ impl Simulate {
             partitions: or(self.partition, drawn.partitions),
             crashes: or(self.crashes, drawn.crashes),
             timing,
+            begin_ms: self.begin.map_or(drawn.begin_ms, |begin_s| begin_s * 1_000),
             picture: self.svg.is_some(),
             keep_messages: self.transcript.is_some(),
             real_signatures: self.transcript.is_some() || drawn.real_signatures,

@@ -119,6 +119,9 @@ fn the_demo_tells_its_story_and_ends_well() {
     assert_eq!(summary["receipts_countersigned"], 6);
     // 50 of 51 escrows, 588; a browser session is worth 4.
     assert_eq!(summary["score"], 592);
+    assert!(summary["swarm_tasks_planned"].as_u64().unwrap() >= 1);
+    assert_eq!(summary["transcripts_checked"], 1);
+    assert_eq!(summary["transcripts_refused"], 2);
     let checked = (&summary["certificates_checked"], &summary["certificates_refused"]);
     assert_eq!(checked, (&1.into(), &1.into()));
     assert_eq!(summary["log_head_signature_holds"], true);
