@@ -23,6 +23,9 @@ mod tests;
 /// How many views ahead of its own a witness listens to.
 const VIEWS_AHEAD_MAX: u32 = 1_000;
 
+/// How many times as long a node waits between questions for what it lacks.
+const ASK_EVERY: u64 = 4;
+
 /// Who takes part, and how patient they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -85,6 +88,12 @@ pub struct Proven {
     pub record: Vec<Kept>,
 }
 
+impl Proven {
+    fn is_whole(&self) -> bool {
+        self.record.len() == self.value.record.len()
+    }
+}
+
 /// A value that a leader proposes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Proposal {
@@ -138,9 +147,13 @@ pub struct Accord {
     view: u32,
     until: Timestamp,
     resend_at: Timestamp,
+    /// How often something was said again in this view: more and more seldom.
+    repeats: u32,
     offer: Option<(Value, Vec<Kept>)>,
     proposal: Option<Proposal>,
     vote: Option<Vote>,
+    /// The messages of the last value that was found valid here.
+    seen: Option<(Hash32, Vec<Kept>)>,
     prepared: Option<Proven>,
     /// Those who wait no longer, by the last view that they have asked for.
     moved_on: BTreeMap<Did, Kept>,
@@ -160,9 +173,11 @@ impl Accord {
             view: 0,
             until,
             resend_at,
+            repeats: 0,
             offer: None,
             proposal: None,
             vote: None,
+            seen: None,
             prepared: None,
             moved_on: BTreeMap::new(),
             decided: None,
@@ -173,8 +188,9 @@ impl Accord {
         &self.setting
     }
 
+    /// The final value, once everything that it follows from is here, too.
     pub fn decided(&self) -> Option<&Proven> {
-        self.decided.as_ref()
+        self.decided.as_ref().filter(|decided| decided.is_whole())
     }
 
     pub fn view(&self) -> u32 {
@@ -187,8 +203,12 @@ impl Accord {
     }
 
     pub fn wake_at(&self) -> Option<Timestamp> {
-        let waits = self.decided.is_none() && self.setting.is_witness(&self.me);
-        waits.then(|| self.until.min(self.resend_at))
+        match &self.decided {
+            Some(decided) if decided.is_whole() => None,
+            Some(_) => Some(self.resend_at),
+            None if self.setting.is_witness(&self.me) => Some(self.until.min(self.resend_at)),
+            None => None,
+        }
     }
 
     /// What this node would propose where it leads.
@@ -198,25 +218,45 @@ impl Accord {
     }
 
     /// Takes a decision that was reached without this node.
-    pub fn adopt(&mut self, proven: Proven) -> Vec<Act> {
-        if self.decided.is_some() {
+    pub fn adopt(&mut self, mut proven: Proven) -> Vec<Act> {
+        if self.decided.as_ref().is_some_and(Proven::is_whole) {
             return Vec::new();
         }
+        proven.record = self.complete(&proven.value, proven.record);
+        let is_whole = proven.is_whole();
         self.decided = Some(proven);
         self.proposal = None;
         self.moved_on.clear();
-        vec![Act::Decided]
+        if is_whole { vec![Act::Decided] } else { Vec::new() }
+    }
+
+    /// A value's messages: those that came with it, or those seen before.
+    fn complete(&self, value: &Value, record: Vec<Kept>) -> Vec<Kept> {
+        match &self.seen {
+            Some((hash, seen)) if record.len() < value.record.len() && *hash == value.hash() => {
+                seen.clone()
+            }
+            _ => record,
+        }
     }
 
     pub fn tick(&mut self, now: Timestamp) -> Vec<Act> {
-        if self.decided.is_some() || !self.setting.is_witness(&self.me) {
+        if let Some(decided) = &self.decided {
+            if decided.is_whole() || now < self.resend_at {
+                return Vec::new();
+            }
+            // Somebody has what it follows from, and answers.
+            self.resend_at = plus(now, ASK_EVERY * self.setting.resend_ms);
+            return vec![self.next_view(self.setting.witnesses.clone())];
+        }
+        if !self.setting.is_witness(&self.me) {
             return Vec::new();
         }
         if now >= self.until {
             return self.leave_view(now);
         }
         if now >= self.resend_at {
-            self.resend_at = plus(now, self.setting.resend_ms);
+            self.resend_at = plus(now, self.next_pause(self.setting.resend_ms));
             return self.resend();
         }
         Vec::new()
@@ -288,6 +328,9 @@ impl Accord {
         let mut acts = Vec::new();
         if view > self.view {
             acts = self.enter(now, view);
+        }
+        if record.len() == value.record.len() {
+            self.seen = Some((hash, record));
         }
         let vote = Vote { view, step: Step::Prepare, hash, leader: from };
         self.vote = Some(vote);
@@ -386,6 +429,7 @@ impl Accord {
         if let Some(known) = self.prepared.take().filter(|known| known.value == proven.value) {
             proven.record = known.record;
         }
+        proven.record = self.complete(value, proven.record);
         let vote = Vote { view, step: Step::Commit, hash: value.hash(), leader: from };
         self.prepared = Some(proven);
         self.vote = Some(vote);
@@ -439,7 +483,7 @@ impl Accord {
         signers.dedup();
         signers.retain(|did| self.setting.is_witness(did));
         if signers.len() >= self.setting.quorum() {
-            let record = record_of(value, message);
+            let record = self.complete(value, record_of(value, message));
             self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
         }
     }
@@ -448,10 +492,17 @@ impl Accord {
     /// honest meet in one view; the first one they leave each by its own clock.
     fn leave_view(&mut self, now: Timestamp) -> Vec<Act> {
         if self.view > 0 && self.supporters() < self.setting.quorum() {
-            self.until = plus(now, self.setting.quick_ms);
+            self.until = plus(now, self.next_pause(self.setting.quick_ms));
             return vec![self.next_view(self.setting.witnesses.clone())];
         }
         self.enter(now, self.view.saturating_add(1))
+    }
+
+    /// Twice as long each time, up to a limit: nobody is flooded about what nobody else knows.
+    fn next_pause(&mut self, first_ms: u64) -> u64 {
+        const DOUBLINGS_MAX: u32 = 3;
+        self.repeats = self.repeats.saturating_add(1);
+        first_ms << self.repeats.saturating_sub(1).min(DOUBLINGS_MAX)
     }
 
     /// How many are in this view or ahead of it.
@@ -464,6 +515,7 @@ impl Accord {
         self.view = view;
         self.until = self.setting.view_end(now, view);
         self.resend_at = plus(now, self.setting.resend_ms);
+        self.repeats = 0;
         self.proposal = None;
         let mut acts = vec![self.next_view(self.setting.witnesses.clone())];
         acts.extend(self.propose(now));

@@ -123,17 +123,22 @@ impl Node {
         self.catch_up(m, out);
     }
 
-    /// Whoever has missed an election gets its certificate, from its parent or the next in line.
+    /// Whoever has missed an election gets its certificate, from its parent or those whose turn it is.
     fn catch_up(&self, m: &Keepalive, out: &mut Vec<Output>) {
         let epoch = self.epoch();
         if m.elected >= epoch.number() {
             return;
         }
+        // Another one's turn with every keepalive: one that is silent or lies is followed by others.
         let members = epoch.members();
         let after = members.partition_point(|did| *did <= m.agent_id);
-        let next = members.get(after).or(members.first());
+        let keepalive_ms = i64::try_from(self.genesis.timing.keepalive_ms.max(1)).unwrap_or(1);
+        let turn = usize::try_from(m.timestamp.as_ms() / keepalive_ms).unwrap_or(0);
+        let is_mine = |ahead: usize| {
+            members.get((after + turn + ahead) % members.len().max(1)) == Some(&self.me)
+        };
         let parent = epoch.layout().parent_of(&m.agent_id);
-        if parent != Some(self.me) && next != Some(&self.me) {
+        if parent != Some(self.me) && !is_mine(0) && !is_mine(1) {
             return;
         }
         // Each is certified by the one before: they are learnt one after the other.

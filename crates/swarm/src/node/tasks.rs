@@ -338,6 +338,9 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         self.learn_task(now, kept, id);
+        if self.answer_late(now, kept, id, out) {
+            return;
+        }
         let Some(epoch) = self.tasks.get(id).and_then(|state| self.epoch_of(&state.task)) else {
             return;
         };
@@ -355,15 +358,35 @@ impl Node {
                 _ => Verdict::Valid,
             }
         };
-        let was_decided = state.plan.decided().is_some();
         let acts = state.plan.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);
         if wanted {
             self.plan_wanted(now, id, out);
         }
-        if decided && !was_decided {
+        if decided {
             self.plan_decided(now, id, out);
         }
+    }
+
+    /// Whoever asks about a plan that is final hears of it, and of the end if there is one.
+    fn answer_late(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        id: &str,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let Some(state) = self.tasks.get_mut(id).filter(|state| state.plan.decided().is_some())
+        else {
+            return false;
+        };
+        let acts = state.plan.take(now, kept, &|_, _| Verdict::Invalid);
+        let asked = !acts.is_empty();
+        perform(acts, out);
+        if let Some(result) = state.result.as_ref().filter(|_| asked) {
+            perform(result.tell(vec![kept.meta.signer]), out);
+        }
+        true
     }
 
     /// What follows when a plan, or that there is none, is final.

@@ -501,6 +501,13 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         self.learn_task(now, kept, id);
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        if let Some(result) = state.result.as_mut().filter(|result| result.decided().is_some()) {
+            perform(result.take(now, kept, &|_, _| Verdict::Invalid), out);
+            return;
+        }
         let Some(state) = self.tasks.get(id) else {
             return;
         };
