@@ -200,7 +200,7 @@ impl Watch {
                 let known = self.successors.entry((*epoch, *leader)).or_insert((node, *successor));
                 if known.1 != *successor {
                     let what = format!(
-                        "{leader} is followed by {successor} in epoch {epoch}, and at node {} by {}",
+                        "{leader} is followed by {successor} in {epoch}, and at node {} by {}",
                         known.0, known.1
                     );
                     self.report(now_ms, Some(node), Invariant::OneSuccessor, what);
