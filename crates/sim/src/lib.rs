@@ -14,6 +14,7 @@
 pub mod agent;
 mod bug;
 mod client;
+mod heard;
 mod invariant;
 mod liar;
 mod network;

@@ -11,13 +11,17 @@ use skep_swarm::{
 };
 use skep_wire::{
     identity::Statement,
-    swarm::{Attestation, Evidence, Location, Quality, Resources, Score, Share, SignedAttestation},
+    swarm::{
+        Attestation, Evidence, KnownKeys, Location, Quality, Resources, Score, Share, Signed,
+        SignedAttestation,
+    },
 };
 
 use crate::{
     agent::{Agent, skills},
     bug::{Bug, Planted},
     client::{Client, Known, Order, Wish},
+    heard::Heard,
     invariant::{Invariant, Violation, Watch},
     liar::{Liar, Lie},
     network::{Cut, Network, Weather, scatter},
@@ -80,6 +84,8 @@ pub struct Setup {
     pub real_signatures: bool,
     /// Keep what a picture needs.
     pub picture: bool,
+    /// Keep what honest nodes heard, for a transcript; which wants real signatures.
+    pub keep_messages: bool,
     pub bug: Option<Bug>,
 }
 
@@ -137,6 +143,7 @@ impl Setup {
             begin_ms,
             real_signatures: rng.percent(2),
             picture: false,
+            keep_messages: false,
             bug: None,
         }
     }
@@ -172,7 +179,9 @@ impl Setup {
         add(self.loss != drawn.loss, "loss", self.loss.to_string());
         let doubled = self.duplication != drawn.duplication;
         add(doubled, "duplication", self.duplication.to_string());
-        add(self.byzantine != drawn.byzantine, "byzantine", self.byzantine.to_string());
+        // What is drawn for another size may be more than this one bears.
+        let liars_differ = self.byzantine != drawn.byzantine || self.nodes != drawn.nodes;
+        add(liars_differ, "byzantine", self.byzantine.to_string());
         add(self.partitions != drawn.partitions, "partition", self.partitions.to_string());
         add(self.crashes != drawn.crashes, "crashes", self.crashes.to_string());
         let (epoch_ms, begin_ms) = (self.timing.epoch_ms, self.begin_ms);
@@ -209,6 +218,11 @@ pub struct Report {
     pub liars: Vec<Vec<Lie>>,
     pub virtual_ms: i64,
     pub timeline: Option<Timeline>,
+    pub genesis: Arc<Genesis>,
+    /// Those of members and clients.
+    pub keys: KnownKeys,
+    /// Of elections, successions and tasks, as `Setup::keep_messages` wants them.
+    pub messages: Vec<Arc<Signed>>,
 }
 
 /// Runs a whole swarm until its tasks have ended, and some time longer.
@@ -269,7 +283,9 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
             world.parts.watch.report(now_ms, Some(node), Invariant::EndsInTime, what);
         }
     }
-    let Parts { clients, slots, watch, mut timeline, .. } = world.parts;
+    let Parts { clients, slots, watch, mut timeline, keys, heard, genesis, .. } = world.parts;
+    let mut known = KnownKeys::default();
+    keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|k| known.learn(k.public));
     if let Some(timeline) = &mut timeline {
         timeline.end_ms = now_ms;
     }
@@ -296,6 +312,9 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
         violations: watch.into_violations(),
         virtual_ms: now_ms,
         timeline,
+        genesis,
+        keys: known,
+        messages: heard.map_or_else(Vec::new, Heard::into_messages),
     }
 }
 
@@ -341,6 +360,7 @@ fn build(setup: &Setup) -> World {
         watch: Watch::new(setup.command()),
         planted: Planted::new(setup.bug),
         timeline,
+        heard: setup.keep_messages.then(Heard::default),
         faults_until_ms,
         grace_ms: GRACE_MS,
     });

@@ -19,6 +19,7 @@ use crate::{
     agent::Agent,
     bug::Planted,
     client::{Client, PATIENCE_MS, Wish},
+    heard::Heard,
     invariant::{Invariant, Watch},
     liar::{Altered, Draft, Liar},
     network::Network,
@@ -104,6 +105,7 @@ impl Slot {
 pub struct Load {
     /// About tasks.
     pub work: u32,
+    pub work_bytes: u64,
     /// Handshakes, keepalives, elections, successions.
     pub upkeep: u32,
 }
@@ -133,6 +135,7 @@ pub struct Parts {
     pub watch: Watch,
     pub planted: Planted,
     pub timeline: Option<Timeline>,
+    pub heard: Option<Heard>,
     /// After this nothing fails any more.
     pub faults_until_ms: i64,
     /// How long after its deadline, or after the last fault, a task may still be on its way.
@@ -245,6 +248,7 @@ impl World {
             slot.load.upkeep += 1;
         } else {
             slot.load.work += 1;
+            slot.load.work_bytes += message.wire_len() as u64;
         }
         self.mark(1, to);
         self.trace.add_hash(&message.hash());
@@ -313,6 +317,11 @@ impl World {
                 _ => Vec::new(),
             };
             heard.into_iter().for_each(|draft| self.post(node, draft, &mut inputs));
+            if let (Some(heard), Input::Message(message)) = (&mut self.parts.heard, &input)
+                && self.parts.slots[node].is_honest()
+            {
+                heard.hear(message);
+            }
             let now = self.time_of(node);
             let Some(machine) = &mut self.parts.slots[node].node else {
                 return;

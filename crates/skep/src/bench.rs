@@ -9,6 +9,7 @@ mod score;
 mod search;
 mod settle;
 mod store;
+mod swarm;
 
 use std::{
     io::{IsTerminal, Write},
@@ -33,6 +34,8 @@ pub enum What {
     Search,
     /// Scores a second, and what counting adds to a settlement.
     Score,
+    /// Messages, votes and tasks of swarms that grow.
+    Swarm,
     /// Start-up and audit of a long journal.
     Store,
     /// Canonical JSON against serde_json.
@@ -59,6 +62,9 @@ pub struct Bench {
     /// The most agents with track records that `score` is measured with, after 1,000 and 100,000.
     #[arg(long, default_value_t = 100_000)]
     agents: u64,
+    /// The largest swarm that `swarm` simulates, after 10, 100 and so on; 10000 takes long.
+    #[arg(long, default_value_t = 1_000)]
+    nodes: u64,
     /// How long the journal is that `store` is measured on.
     #[arg(long, default_value_t = 100_000)]
     transfers: u64,
@@ -117,6 +123,9 @@ impl Bench {
         }
         if wanted(What::Score) {
             score::measure(time, self.agents, &mut report).await?;
+        }
+        if wanted(What::Swarm) {
+            swarm::measure(time, self.nodes, &mut report)?;
         }
         if wanted(What::Store) {
             store::measure(self.transfers).await?.into_iter().try_for_each(&mut report)?;

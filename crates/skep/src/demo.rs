@@ -4,6 +4,7 @@ mod deals;
 mod hires;
 mod pages;
 mod score;
+mod swarm;
 
 use std::{collections::BTreeMap, io::Write, path::Path};
 
@@ -25,8 +26,8 @@ use crate::{
 
 const NAMES: [&str; 8] = ["Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"];
 
-/// Watch agents get keys and money, deal, hire one another, earn a score, and lose nothing when
-/// the node dies
+/// Watch agents get keys and money, deal, hire one another, earn a score, plan as a swarm, and lose
+/// nothing when the node dies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  skep demo\n  skep demo --agents 4 --keep")]
 pub struct Demo {
@@ -65,6 +66,9 @@ struct Summary {
     score: u16,
     certificates_checked: u64,
     certificates_refused: u64,
+    swarm_tasks_planned: u64,
+    transcripts_checked: u64,
+    transcripts_refused: u64,
     audit_clean: bool,
 }
 
@@ -110,6 +114,7 @@ impl Demo {
         let dealt = deals::tell(&mut story, &cast).await?;
         let hired = hires::tell(&mut story, &cast, folder.path()).await?;
         let scored = score::tell(&mut story, &cast).await?;
+        let swarmed = swarm::tell(&mut story)?;
         let mut summary = check(&mut story, &url, folder.path()).await?;
         summary.deals_released = dealt.released.len() as u64;
         summary.deals_refunded = dealt.refunded.len() as u64;
@@ -123,6 +128,9 @@ impl Demo {
         summary.score = scored.score;
         summary.certificates_checked = scored.certificates_checked;
         summary.certificates_refused = scored.certificates_refused;
+        summary.swarm_tasks_planned = swarmed.tasks_planned;
+        summary.transcripts_checked = swarmed.transcripts_checked;
+        summary.transcripts_refused = swarmed.transcripts_refused;
         if json {
             writeln!(story.out, "{}", serde_json::to_string(&summary)?)?;
         }

@@ -27,6 +27,7 @@ mod sell;
 mod session;
 mod settings;
 mod stage;
+mod swarm;
 mod up;
 mod verifier;
 mod wallet;
@@ -84,6 +85,7 @@ enum Command {
     Sell(sell::SellArgs),
     Hire(Box<hire::HireArgs>),
     Clarify(clarify::ClarifyArgs),
+    Swarm(swarm::SwarmArgs),
     Work(programs::WorkArgs),
     Ledger(ledger::Ledger),
     Admin(admin::AdminArgs),
@@ -195,6 +197,7 @@ async fn run(cli: Cli, out: &mut dyn Write) -> Result<()> {
             let _telemetry = telemetry::init(log_format(&settings)?)?;
             args.run(&settings, json, out).await
         }
+        Command::Swarm(args) => args.run(json, out),
         Command::Work(args) => args.run(out),
         Command::Ledger(args) => {
             let LedgerCommand::Audit(args) = args.command;

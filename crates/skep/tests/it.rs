@@ -34,6 +34,8 @@ mod sessions;
 mod site;
 #[path = "it/stage.rs"]
 mod stage;
+#[path = "it/swarm.rs"]
+mod swarm;
 #[path = "it/verifier_process.rs"]
 mod verifier_process;
 #[path = "it/x402_clients.rs"]
