@@ -10,6 +10,8 @@ use skep_base::{Did, Hash32};
 use skep_swarm::{aggregate, node::Event};
 use skep_wire::swarm::{Chosen, Ended, Message, Outcome, Signed, Value};
 
+use crate::recount::recount;
+
 #[cfg(test)]
 mod tests;
 
@@ -100,8 +102,10 @@ pub struct Watch {
     due_of: BTreeMap<(usize, String), i64>,
     /// Tasks that an honest node has taken from a client.
     taken: BTreeSet<String>,
-    /// By hash; only looked up.
-    ballots: HashMap<Hash32, Arc<Signed>>,
+    /// What records are made of, by hash; only looked up.
+    messages: HashMap<Hash32, Arc<Signed>>,
+    /// Tasks whose ballots were counted: that all nodes follow one outcome is seen apart.
+    counted: BTreeSet<String>,
     violations: Vec<Violation>,
 }
 
@@ -133,10 +137,14 @@ impl Watch {
         self.ended_ms.get(task_id).copied()
     }
 
-    /// Remembers ballots, of which records name only the hashes.
+    /// Remembers what is said about tasks, of which records name only the hashes.
     pub fn see(&mut self, message: &Arc<Signed>) {
-        if matches!(message.message, Message::PlanVote(_)) {
-            self.ballots.entry(message.hash()).or_insert_with(|| message.clone());
+        let is_of_record = matches!(
+            message.message,
+            Message::PlanVote(_) | Message::Ready(_) | Message::Commit(_) | Message::Reveal(_)
+        );
+        if is_of_record {
+            self.messages.entry(message.hash()).or_insert_with(|| message.clone());
         }
     }
 
@@ -192,7 +200,7 @@ impl Watch {
                 let known = self.successors.entry((*epoch, *leader)).or_insert((node, *successor));
                 if known.1 != *successor {
                     let what = format!(
-                        "{leader} is followed by {successor} in epoch {epoch}, and at node {} by {}",
+                        "{leader} is followed by {successor} in {epoch}, and at node {} by {}",
                         known.0, known.1
                     );
                     self.report(now_ms, Some(node), Invariant::OneSuccessor, what);
@@ -227,7 +235,10 @@ impl Watch {
             let what = format!("{task_id}: {chosen:?}, but {:?} at node {}", known.1, known.0);
             self.report(now_ms, Some(node), Invariant::OnePlan, what);
         }
-        self.count_ballots(now_ms, node, task_id, value);
+        self.look_for_repetition(now_ms, node, task_id, value);
+        if self.counted.insert(task_id.to_owned()) {
+            self.count_ballots(now_ms, node, task_id, value, chosen);
+        }
         match chosen {
             Chosen::Plan { .. } => {
                 due_ms.into_iter().for_each(|due_ms| self.begin(node, task_id, due_ms));
@@ -238,7 +249,7 @@ impl Watch {
 
     /// A voter with two different ballots in the record is evidence against itself and counts for
     /// nothing; the same ballot twice, or one of another task, must not be there at all.
-    fn count_ballots(&mut self, now_ms: i64, node: usize, task_id: &str, value: &Value) {
+    fn look_for_repetition(&mut self, now_ms: i64, node: usize, task_id: &str, value: &Value) {
         let mut hashes = BTreeSet::new();
         let twice = value.record.iter().find(|hash| !hashes.insert(**hash)).copied();
         if let Some(hash) = twice {
@@ -246,11 +257,30 @@ impl Watch {
             self.report(now_ms, Some(node), Invariant::BallotOnce, what);
         }
         let foreign = value.record.iter().find(|hash| {
-            let message = self.ballots.get(*hash).map(|signed| &signed.message);
+            let message = self.messages.get(*hash).map(|signed| &signed.message);
             matches!(message, Some(Message::PlanVote(vote)) if vote.task_id != task_id)
         });
         if let Some(hash) = foreign {
             let what = format!("the record of {task_id} has another task's ballot {hash}");
+            self.report(now_ms, Some(node), Invariant::BallotOnce, what);
+        }
+    }
+
+    fn count_ballots(
+        &mut self,
+        now_ms: i64,
+        node: usize,
+        task_id: &str,
+        value: &Value,
+        chosen: &Chosen,
+    ) {
+        let known = value.record.iter().filter_map(|hash| self.messages.get(hash).cloned());
+        let known: Vec<Arc<Signed>> = known.collect();
+        if matches!(chosen, Chosen::Plan { .. } | Chosen::NoPlan)
+            && let Some(counted) = recount(task_id, &known)
+            && counted != *chosen
+        {
+            let what = format!("{task_id}: the ballots give {counted:?}, not {chosen:?}");
             self.report(now_ms, Some(node), Invariant::BallotOnce, what);
         }
     }

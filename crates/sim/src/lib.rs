@@ -19,6 +19,7 @@ mod invariant;
 mod liar;
 mod network;
 mod picture;
+mod recount;
 pub mod rng;
 mod run;
 mod seal;

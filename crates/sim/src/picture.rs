@@ -181,7 +181,8 @@ impl Canvas<'_> {
             writeln!(
                 self.out,
                 "<line class=\"lane\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\"/>\
-                 <text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{name} {node}</text>",
+                 <text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{name} {node}\
+                 </text>",
                 LEFT + PLOT_WIDTH,
                 LEFT - 8.0,
                 y + 4.0

@@ -184,13 +184,9 @@ impl Setup {
         add(liars_differ, "byzantine", self.byzantine.to_string());
         add(self.partitions != drawn.partitions, "partition", self.partitions.to_string());
         add(self.crashes != drawn.crashes, "crashes", self.crashes.to_string());
-        let epoch_s = self.timing.epoch_ms / 1000;
-        add(
-            self.timing.epoch_ms / 1000 != drawn.timing.epoch_ms / 1000,
-            "epoch",
-            epoch_s.to_string(),
-        );
-        add(self.begin_ms != drawn.begin_ms, "begin", (self.begin_ms / 1000).to_string());
+        let (epoch_ms, begin_ms) = (self.timing.epoch_ms, self.begin_ms);
+        add(epoch_ms != drawn.timing.epoch_ms, "epoch-ms", epoch_ms.to_string());
+        add(begin_ms != drawn.begin_ms, "begin-ms", begin_ms.to_string());
         command
     }
 }

@@ -1,4 +1,5 @@
-//! The virtual world: one clock, one queue, all nodes and clients, and what goes wrong between them.
+//! The virtual world: one clock, one queue, all nodes and clients, and what goes wrong between
+//! them.
 
 use std::{
     cmp::Reverse,

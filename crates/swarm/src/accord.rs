@@ -395,9 +395,7 @@ impl Accord {
             }
             Step::Commit => {
                 let mut acts = self.adopt(proven);
-                let others = self.setting.witnesses.iter().filter(|did| **did != self.me);
-                let others = others.copied().collect();
-                acts.extend(self.tell(others));
+                acts.extend(self.tell(self.setting.witnesses.clone()));
                 acts
             }
         }

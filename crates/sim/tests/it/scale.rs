@@ -24,3 +24,25 @@ fn a_larger_swarm_does_not_mean_more_messages_for_each() {
     // Per node: at most as the logarithm, which is half as much again from 100 to 1,000.
     assert!(2 * large * few <= 3 * small * many, "{small} at {few}, {large} at {many}");
 }
+
+/// What a process of ours has taken at most, as the system counts it.
+#[cfg(target_os = "linux")]
+fn memory_peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+    number.expect("the kernel counts in kB")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ten_thousand_nodes_fit_into_8_gb() {
+    if std::env::var("SKEP_TEST_LONG").is_err() {
+        return;
+    }
+    let report = run(&Setup::calm(1, 10_000, 1));
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    let peak_kib = memory_peak_kib();
+    println!("{peak_kib} KiB, {:?}, {} s", report.counts, report.virtual_ms / 1000);
+    assert!(peak_kib < 8 << 20, "{peak_kib} KiB");
+}

@@ -1,0 +1,277 @@
+//! A few nodes in one room, whose agents answer at once.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use skep_base::{Did, Timestamp, ed25519::SecretKey};
+use skep_swarm::{
+    genesis::{Genesis, Timing},
+    node::{Answer, Ask, Event, Input, Node, Output, Profile},
+    pow,
+};
+use skep_wire::swarm::{
+    CriticScore, ErrorCode, Evidence, Inject, KnownKeys, Location, Message, Meta, Plan, Resources,
+    Score, Share, Signed, Subtask, Task, TaskStatus,
+};
+
+pub const SWARM: &str = "test";
+
+pub fn start() -> Timestamp {
+    Timestamp::from_ms(1_800_000_000_000)
+}
+
+pub fn secret(n: u8) -> SecretKey {
+    SecretKey::from_seed([n + 1; 32])
+}
+
+pub fn score(did: Did) -> Score {
+    Score {
+        agent_id: did,
+        proof_of_compute: Share::ONE,
+        reputation: Share::ZERO,
+        uptime: Share::ONE,
+        stake: Share::ZERO,
+    }
+}
+
+pub fn profile(key: &SecretKey) -> Profile {
+    let did = key.public().did();
+    Profile {
+        key: key.public(),
+        capabilities: vec!["text".to_owned()],
+        resources: Resources::default(),
+        location: Location::default(),
+        score: score(did),
+        evidence: Evidence::default(),
+        proof_of_work: pow::solve(&did, 8),
+    }
+}
+
+pub struct Room {
+    pub keys: BTreeMap<Did, SecretKey>,
+    pub nodes: BTreeMap<Did, Node>,
+    pub genesis: Arc<Genesis>,
+    pub now: Timestamp,
+    pub line: VecDeque<(Did, Arc<Signed>)>,
+    pub events: Vec<(Did, Event)>,
+    pub refusals: Vec<(Did, ErrorCode)>,
+    /// Every message that was sent, for a transcript.
+    pub sent: Vec<Arc<Signed>>,
+    /// What reached those who are no members.
+    pub outside: Vec<(Did, Arc<Signed>)>,
+    /// Work that this agent delivers is wrong, so many times.
+    pub wrong: BTreeMap<Did, u32>,
+    /// How hard planned parts are.
+    pub complexity: Share,
+}
+
+impl Room {
+    pub fn new(n: u8) -> Room {
+        let keys: Vec<SecretKey> = (0..n).map(secret).collect();
+        let genesis = Arc::new(Genesis {
+            swarm: SWARM.to_owned(),
+            start: start(),
+            founders: keys.iter().map(SecretKey::public).collect(),
+            issuers: Vec::new(),
+            difficulty: 8,
+            timing: Timing::default(),
+        });
+        let node = |key: &SecretKey| Node::new(genesis.clone(), profile(key));
+        let nodes = keys.iter().map(|key| (key.public().did(), node(key))).collect();
+        let keys = keys.into_iter().map(|key| (key.public().did(), key)).collect();
+        let mut room = Room {
+            keys,
+            nodes,
+            genesis,
+            now: start(),
+            line: VecDeque::new(),
+            events: Vec::new(),
+            refusals: Vec::new(),
+            sent: Vec::new(),
+            outside: Vec::new(),
+            wrong: BTreeMap::new(),
+            complexity: Share::percent(20),
+        };
+        room.run(1);
+        room
+    }
+
+    pub fn known_keys(&self) -> KnownKeys {
+        let mut known = KnownKeys::default();
+        for key in self.keys.values() {
+            known.learn(key.public());
+        }
+        known
+    }
+
+    pub fn tier1(&self) -> Vec<Did> {
+        self.any().epoch().tier1().to_vec()
+    }
+
+    pub fn any(&self) -> &Node {
+        self.nodes.values().next().unwrap()
+    }
+
+    /// Signs a message as somebody, now.
+    pub fn seal(&self, by: &SecretKey, message: Message) -> Arc<Signed> {
+        self.seal_with(by, message, Vec::new())
+    }
+
+    pub fn seal_with(
+        &self,
+        by: &SecretKey,
+        message: Message,
+        attached: Vec<Arc<Signed>>,
+    ) -> Arc<Signed> {
+        let epoch = self.genesis.epoch_at(self.now);
+        let signer = by.public().did();
+        let meta = Meta { signer, swarm: SWARM.to_owned(), epoch, sent_at: self.now };
+        Arc::new(Signed::seal(meta, message, attached, by))
+    }
+
+    pub fn task(&self, id: &str) -> Task {
+        Task {
+            task_id: id.to_owned(),
+            parent_task_id: None,
+            epoch: self.any().epoch().number(),
+            status: TaskStatus::Pending,
+            description: "Write a report".to_owned(),
+            assigned_to: None,
+            tier_level: 1,
+            subtasks: Vec::new(),
+            created_at: self.now,
+            deadline: self.now.plus(std::time::Duration::from_secs(3_600)),
+            capabilities_required: Vec::new(),
+            depth: 0,
+            index: 0,
+            complexity: Share::percent(80),
+            needs_approval: false,
+        }
+    }
+
+    pub fn inject(&self, by: &SecretKey, task: Task) -> Message {
+        let (originator, pub_key) = (by.public().did(), Some(by.public()));
+        let _ = self;
+        Message::Inject(Inject { task, originator, pub_key })
+    }
+
+    /// Gives a message to one node and does what follows, in its order.
+    pub fn deliver(&mut self, to: &Did, message: Arc<Signed>) {
+        self.line.push_back((*to, message));
+        self.settle();
+    }
+
+    /// The one code with which a node refuses a message.
+    pub fn refused(&mut self, to: &Did, message: Arc<Signed>) -> Option<ErrorCode> {
+        self.refusals.clear();
+        self.deliver(to, message);
+        self.refusals.iter().find(|(did, _)| did == to).map(|(_, code)| *code)
+    }
+
+    pub fn settle(&mut self) {
+        while let Some((to, message)) = self.line.pop_front() {
+            self.step(&to, Input::Message(message));
+        }
+    }
+
+    /// Lets seconds pass.
+    pub fn run(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            for did in self.nodes.keys().copied().collect::<Vec<_>>() {
+                if self.nodes[&did].wake_at().is_some_and(|at| at <= self.now) {
+                    self.step(&did, Input::Tick);
+                    self.settle();
+                }
+            }
+            self.now = self.now.plus(std::time::Duration::from_secs(1));
+        }
+    }
+
+    fn step(&mut self, did: &Did, input: Input) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(did) else {
+            if let Input::Message(message) = input {
+                self.outside.push((*did, message));
+            }
+            return;
+        };
+        for output in node.step(now, input) {
+            match output {
+                Output::Send { to, message, attached } => {
+                    let sealed = self.seal_with(&self.keys[did], message, attached);
+                    self.sent.push(sealed.clone());
+                    self.line.extend(to.into_iter().map(|to| (to, sealed.clone())));
+                }
+                Output::Ask(ask) => {
+                    let answer = self.answer(did, ask);
+                    self.step(did, Input::Answer(answer));
+                }
+                Output::Event(event) => self.events.push((*did, event)),
+                Output::Refused { code, .. } => self.refusals.push((*did, code)),
+            }
+        }
+    }
+
+    fn answer(&mut self, did: &Did, ask: Ask) -> Answer {
+        let good = CriticScore {
+            feasibility: Share::percent(80),
+            parallelism: Share::percent(50),
+            completeness: Share::percent(90),
+            risk: Share::percent(10),
+        };
+        match ask {
+            Ask::Plan { task } => {
+                let plan = plan(&task, did, self.complexity);
+                Answer::Plan { task_id: task.task_id, plan }
+            }
+            Ask::Critique { task, plans, .. } => {
+                let plan_scores = plans.into_iter().map(|plan| (plan.plan_id, good)).collect();
+                Answer::Critique { task_id: task.task_id, plan_scores, content: "Good".to_owned() }
+            }
+            Ask::Vote { task, plans, .. } => {
+                let alone = plans.len() == 1;
+                let others = plans.iter().filter(|plan| alone || plan.proposer != *did);
+                let rankings = others.map(|plan| plan.plan_id.clone()).collect();
+                let critic_scores = plans.iter().map(|p| (p.plan_id.clone(), good)).collect();
+                Answer::Vote { task_id: task.task_id, rankings, critic_scores }
+            }
+            Ask::Execute { task, .. } => {
+                let wrong = self.wrong.entry(*did).or_default();
+                let content = if *wrong > 0 { "nonsense" } else { "done" };
+                *wrong = wrong.saturating_sub(1);
+                let content = format!("{content}: {}", task.description);
+                Answer::Work { task_id: task.task_id, content }
+            }
+            Ask::Check { task, result } => {
+                let accepted =
+                    result.content.as_ref().is_none_or(|content| content.starts_with("done"));
+                let reason = (!accepted).then(|| "nonsense".to_owned());
+                let artifact_id = result.artifact.artifact_id;
+                Answer::Checked { task_id: task.task_id, artifact_id, accepted, reason }
+            }
+        }
+    }
+}
+
+pub fn plan(task: &Task, did: &Did, complexity: Share) -> Plan {
+    let part = |index: u32| Subtask {
+        index,
+        description: format!("part {index} of {}", task.description),
+        required_capabilities: Vec::new(),
+        estimated_complexity: complexity,
+    };
+    let name = &did.to_string()[10..18];
+    Plan {
+        plan_id: format!("plan-{name}-{}", task.task_id),
+        task_id: task.task_id.clone(),
+        proposer: *did,
+        epoch: task.epoch,
+        subtasks: (0..3).map(part).collect(),
+        rationale: "In three parts".to_owned(),
+        estimated_parallelism: Share::ONE,
+        created_at: task.created_at,
+        salt: Some(format!("salt of {name}")),
+    }
+}

@@ -1,0 +1,214 @@
+//! Whole tasks and elections among honest nodes.
+
+use std::collections::BTreeSet;
+
+use skep_base::Did;
+use skep_swarm::{node::Event, transcript::Transcript};
+use skep_wire::swarm::{
+    Dissolve, End, Ended, Message, Outcome, Share, Step, Subject, Verification, Word,
+};
+
+use super::room::{Room, secret};
+
+fn ends(room: &Room, task: &str) -> Vec<(Did, Ended)> {
+    let of_task = |(did, event): &(Did, Event)| match event {
+        Event::Ended { task_id, ended } if task_id == task => Some((*did, ended.clone())),
+        _ => None,
+    };
+    room.events.iter().filter_map(of_task).collect()
+}
+
+fn agreed(room: &Room, task: &str) -> Ended {
+    let ends = ends(room, task);
+    let names: BTreeSet<Did> = ends.iter().map(|(did, _)| *did).collect();
+    assert_eq!((names.len(), ends.len()), (room.nodes.len(), room.nodes.len()));
+    assert!(ends.iter().all(|(_, ended)| *ended == ends[0].1));
+    ends[0].1.clone()
+}
+
+/// Each size from one agent on: alone, without a critic, with one, with several tiers.
+#[test]
+fn a_task_is_planned_done_and_proven_in_swarms_of_any_size() {
+    for n in [1, 2, 3, 4, 5, 9, 12, 31] {
+        let mut room = Room::new(n);
+        let client = secret(100);
+        let chair = room.tier1()[0];
+        let message = room.seal(&client, room.inject(&client, room.task("t")));
+        room.deliver(&chair, message);
+        let ended = agreed(&room, "t");
+        assert_eq!((ended.end, ended.parts.len()), (End::Succeeded, 3), "{n} nodes");
+        let told = room.outside.iter().filter(|(to, _)| *to == client.public().did());
+        assert!(told.count() >= 1, "the client hears of it");
+        let keys = room.known_keys();
+        let text = serde_json::to_vec(&Transcript::write(&room.genesis, &keys, &room.sent));
+        let report = Transcript::read(&text.unwrap()).unwrap().verify();
+        assert_eq!(report.differences, Vec::new(), "{n} nodes");
+        assert_eq!(report.tasks.len(), 1);
+        assert_eq!(report.tasks[0].ended, Some(ended));
+    }
+}
+
+#[test]
+fn hard_parts_are_divided_again_where_there_are_enough_agents() {
+    let mut room = Room::new(31);
+    room.complexity = Share::percent(60);
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    room.run(120);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let below = room.events.iter().any(|(_, event)| {
+        matches!(event, Event::PlanDecided { task_id, .. } if task_id.starts_with("t-st-"))
+    });
+    assert!(below, "a part was planned for itself");
+}
+
+#[test]
+fn wrong_work_is_done_again_and_then_by_somebody_else() {
+    let mut room = Room::new(5);
+    for did in room.nodes.keys().copied().collect::<Vec<_>>().iter().take(2) {
+        room.wrong.insert(*did, 10);
+    }
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    room.run(900);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let refused = |m: &Message| matches!(m, Message::Verification(v) if !v.accepted);
+    let reworks = room.sent.iter().filter(|sent| refused(&sent.message)).count();
+    assert!(reworks >= 3, "{reworks} refusals");
+}
+
+#[test]
+fn the_originator_approves_refuses_and_takes_back() {
+    for (accepted, end) in [(true, End::Succeeded), (false, End::Rejected)] {
+        let mut room = Room::new(4);
+        let client = secret(100);
+        let mut task = room.task("t");
+        task.needs_approval = true;
+        let message = room.seal(&client, room.inject(&client, task));
+        let chair = room.tier1()[0];
+        room.deliver(&chair, message);
+        assert!(ends(&room, "t").is_empty(), "nobody works before it is approved");
+        for did in room.nodes.keys().copied().collect::<Vec<_>>() {
+            let (task_id, agent_id) = ("t".to_owned(), did);
+            let word = Verification { task_id, agent_id, accepted, reason: None, plan_id: None };
+            let word = room.seal(&client, Message::Verification(word));
+            room.deliver(&did, word);
+        }
+        room.run(10);
+        assert_eq!(agreed(&room, "t").end, end);
+    }
+    let mut room = Room::new(4);
+    let client = secret(100);
+    let mut task = room.task("t");
+    task.needs_approval = true;
+    let message = room.seal(&client, room.inject(&client, task));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    for did in room.nodes.keys().copied().collect::<Vec<_>>() {
+        let back = Dissolve { task_id: "t".to_owned(), reason: Some("no longer".to_owned()) };
+        let back = room.seal(&client, Message::Dissolve(back));
+        room.deliver(&did, back);
+    }
+    room.run(60);
+    assert_eq!(agreed(&room, "t").end, End::Cancelled);
+}
+
+#[test]
+fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
+    let mut room = Room::new(12);
+    room.run(3_700);
+    for node in room.nodes.values() {
+        assert_eq!(node.epoch().number(), 2);
+        assert_eq!(node.epoch().beacon, room.any().epoch().beacon);
+    }
+    let elected = room.events.iter().filter(|(_, e)| matches!(e, Event::Elected { .. })).count();
+    assert_eq!(elected, 12);
+    let epoch = room.any().epoch().clone();
+    let leader = *epoch.tier1().iter().find(|d| !epoch.layout().children_of(d).is_empty()).unwrap();
+    room.nodes.remove(&leader);
+    room.run(120);
+    let successors: BTreeSet<Did> = room
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Succession { leader: l, successor, .. } if *l == leader => Some(*successor),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(successors.len(), 1, "{successors:?}");
+    assert!(epoch.layout().children_of(&leader).contains(successors.first().unwrap()));
+}
+
+/// An auditor sees each thing that was changed, and where.
+#[test]
+fn a_changed_transcript_is_found_out() {
+    let mut room = Room::new(7);
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    let keys = room.known_keys();
+    let written = Transcript::write(&room.genesis, &keys, &room.sent);
+    let read = |json: &serde_json::Value| Transcript::read(&serde_json::to_vec(json).unwrap());
+    assert_eq!(read(&written).unwrap().verify().differences, Vec::new());
+
+    // One letter of what somebody signed.
+    let text = serde_json::to_string(&written).unwrap();
+    let changed = text.replacen("In three parts", "In three pants", 1);
+    let error = Transcript::read(changed.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("the signature does not fit"), "{error}");
+
+    // A ballot taken out of what was certified.
+    let mut fewer = written.clone();
+    for message in fewer["messages"].as_array_mut().unwrap() {
+        if let Some(attached) = message.get_mut("attached").and_then(|a| a.as_array_mut())
+            && let Some(at) = attached.iter().position(|m| m["method"] == "consensus.vote")
+        {
+            attached.remove(at);
+        }
+    }
+    let differences = read(&fewer).unwrap().verify().differences;
+    assert_eq!(differences[0].about, Subject::Plan { task_id: "t".to_owned() });
+    assert!(differences[0].why.contains("record"), "{differences:?}");
+
+    // A certificate with too few signatures.
+    let mut thin = written.clone();
+    for message in thin["messages"].as_array_mut().unwrap() {
+        if let Some(attached) = message.get_mut("attached").and_then(|a| a.as_array_mut()) {
+            let mut left = 2;
+            attached.retain(|m| {
+                let is_sign = m["params"]["word"] == "sign";
+                left -= i32::from(is_sign);
+                !is_sign || left >= 0
+            });
+        }
+    }
+    let differences = read(&thin).unwrap().verify().differences;
+    assert!(differences.iter().all(|d| d.why.contains("too few")), "{differences:?}");
+    assert!(!differences.is_empty());
+
+    // Another winner, signed by a dishonest leader alone.
+    let bundle = room.sent.iter().find(|sent| {
+        matches!(&sent.message, Message::Certificate(c)
+            if matches!(c.subject, Subject::Plan { .. })
+                && matches!(c.word, Word::Bundle { step: Step::Commit, .. }))
+    });
+    let bundle = bundle.unwrap();
+    let Message::Certificate(mut lie) = bundle.message.clone() else { unreachable!() };
+    if let Word::Bundle { value, .. } = &mut lie.word
+        && let Outcome::Plan(skep_wire::swarm::Chosen::Plan { plan_id, .. }) = &mut value.outcome
+    {
+        plan_id.push_str("-another");
+    }
+    let key = room.keys[&bundle.meta.signer].clone();
+    let forged = room.seal_with(&key, Message::Certificate(lie), bundle.attached.clone());
+    let mut sent = room.sent.clone();
+    sent.push(forged);
+    let written = Transcript::write(&room.genesis, &keys, &sent);
+    let differences = read(&written).unwrap().verify().differences;
+    assert_eq!(differences.len(), 1, "{differences:?}");
+}
