@@ -10,13 +10,17 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
-use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Subject, Value, Word};
+use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word};
 
-use crate::{
-    draw::quorum,
-    kept::{Kept, attach},
+use self::proven::record_of;
+pub use self::{
+    proven::{Proven, proven},
+    setting::Setting,
 };
+use crate::kept::{Kept, attach};
 
+mod proven;
+mod setting;
 #[cfg(test)]
 mod tests;
 
@@ -25,74 +29,6 @@ const VIEWS_AHEAD_MAX: u32 = 1_000;
 
 /// How many times as long a node waits between questions for what it lacks.
 const ASK_EVERY: u64 = 4;
-
-/// Who takes part, and how patient they are.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Setting {
-    pub subject: Subject,
-    /// In the order of their DIDs.
-    pub witnesses: Vec<Did>,
-    /// Who leads view 0, 1, 2, …, and again from the start.
-    pub leaders: Vec<Did>,
-    /// Whether in view 0 each of them may propose: the first one heard counts.
-    pub anyone_first: bool,
-    /// How long a view lasts while there is time.
-    pub slow_ms: u64,
-    /// And when the deadline has passed, or where there is nothing to wait for.
-    pub quick_ms: u64,
-    pub deadline: Timestamp,
-    pub resend_ms: u64,
-}
-
-impl Setting {
-    fn quorum(&self) -> usize {
-        quorum(self.witnesses.len())
-    }
-
-    fn is_witness(&self, did: &Did) -> bool {
-        self.witnesses.binary_search(did).is_ok()
-    }
-
-    fn leader(&self, view: u32) -> Option<Did> {
-        let turn = usize::try_from(view).ok()?.checked_rem(self.leaders.len())?;
-        self.leaders.get(turn).copied()
-    }
-
-    fn may_lead(&self, view: u32, did: &Did) -> bool {
-        match view {
-            0 if self.anyone_first => self.leaders.contains(did),
-            _ => self.leader(view) == Some(*did),
-        }
-    }
-
-    fn view_end(&self, now: Timestamp, view: u32) -> Timestamp {
-        /// Views get longer, so that slow ones meet in the end.
-        const GROWTH_MAX: u32 = 8;
-        let quick = self.quick_ms.saturating_mul(u64::from(1 + view.min(GROWTH_MAX)));
-        let soon = plus(now, quick);
-        plus(now, self.slow_ms).min(self.deadline).max(soon)
-    }
-}
-
-fn plus(now: Timestamp, ms: u64) -> Timestamp {
-    now.plus(std::time::Duration::from_millis(ms))
-}
-
-/// A value with the signatures of one step, and the messages from which it follows where they are
-/// at hand.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Proven {
-    pub view: u32,
-    pub value: Value,
-    pub signatures: Vec<Kept>,
-    pub record: Vec<Kept>,
-}
-
-impl Proven {
-    fn is_whole(&self) -> bool {
-        self.record.len() == self.value.record.len()
-    }
-}
 
 /// A value that a leader proposes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +64,7 @@ pub enum Verdict {
 pub enum Act {
     Send {
         to: Vec<Did>,
-        certificate: Certificate,
+        certificate: Box<Certificate>,
         attached: Vec<Arc<Signed>>,
     },
     /// This node leads, and nothing is prepared: a value is wanted.
@@ -505,8 +441,11 @@ impl Accord {
 
     /// How many are in this view or ahead of it.
     fn supporters(&self) -> usize {
-        let asks = |kept: &&Kept| matches!(&kept.message, Message::Certificate(word) if word.view >= self.view);
-        self.moved_on.values().filter(asks).count()
+        let views = self.moved_on.values().filter_map(|kept| match &kept.message {
+            Message::Certificate(certificate) => Some(certificate.view),
+            _ => None,
+        });
+        views.filter(|view| *view >= self.view).count()
     }
 
     fn enter(&mut self, now: Timestamp, view: u32) -> Vec<Act> {
@@ -529,8 +468,7 @@ impl Accord {
             return Vec::new();
         }
         let view = self.view;
-        let asks = |kept: &&Kept| matches!(&kept.message, Message::Certificate(certificate) if certificate.view >= view);
-        if view > 0 && self.moved_on.values().filter(asks).count() < self.setting.quorum() {
+        if view > 0 && self.supporters() < self.setting.quorum() {
             return Vec::new();
         }
         let (value, record, justified_by) = match (&self.prepared, &self.offer) {
@@ -573,7 +511,7 @@ impl Accord {
 
     fn send(&self, to: Vec<Did>, word: Word, view: u32, attached: &[&[Kept]]) -> Act {
         let certificate = Certificate { subject: self.setting.subject.clone(), view, word };
-        Act::Send { to, certificate, attached: attach(&attached.concat()) }
+        Act::Send { to, certificate: Box::new(certificate), attached: attach(&attached.concat()) }
     }
 
     fn send_vote(&self, vote: Vote) -> Act {
@@ -616,36 +554,6 @@ impl Accord {
     }
 }
 
-/// Those attached messages that a value follows from, in its order; fewer if some are missing.
-fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
-    let attached: BTreeMap<Hash32, &Arc<Signed>> =
-        message.attached.iter().map(|kept| (kept.hash(), kept)).collect();
-    let found = value.record.iter().filter_map(|hash| attached.get(hash));
-    found.map(|kept| Kept((*kept).clone())).collect()
-}
-
-/// The value of a bundle, if enough witnesses have signed it.
-pub fn proven(message: &Kept, step: Step, value: &Value, witnesses: &[Did]) -> Option<Proven> {
-    let Message::Certificate(certificate) = &message.message else {
-        return None;
-    };
-    let word = Word::Sign { step, hash: value.hash() };
-    let is_signature = |kept: &Kept| {
-        matches!(&kept.message, Message::Certificate(inner)
-            if inner.subject == certificate.subject && inner.view == certificate.view
-                && inner.word == word)
-    };
-    let all = message.attached.iter().cloned().map(Kept);
-    let signatures: Vec<Kept> = all.filter(is_signature).collect();
-    let record = record_of(value, message);
-    let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
-    signers.sort();
-    signers.dedup();
-    signers.retain(|did| witnesses.binary_search(did).is_ok());
-    (signers.len() >= quorum(witnesses.len())).then(|| Proven {
-        view: certificate.view,
-        value: value.clone(),
-        signatures,
-        record,
-    })
+fn plus(now: Timestamp, ms: u64) -> Timestamp {
+    now.plus(std::time::Duration::from_millis(ms))
 }

@@ -1,4 +1,4 @@
-//! What a swarm agrees on before anything happens: who founds it, when it starts, how patient it is.
+//! What a swarm agrees on before anything happens: its founders, its start, its patience.
 
 use std::time::Duration;
 

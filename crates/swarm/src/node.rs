@@ -4,11 +4,13 @@
 //! A node does nothing by itself. Whoever runs it signs what it sends, stores it before anything
 //! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
 
+mod deliberating;
 mod elections;
 mod jobs;
 mod peers;
 mod planning;
 mod successions;
+mod table;
 mod tasks;
 mod working;
 
@@ -62,7 +64,7 @@ pub enum Ask {
     Critique { task: Task, plans: Vec<Plan>, is_critic: bool },
     Vote { task: Task, plans: Vec<Plan>, critiques: Vec<Critique> },
     Execute { task: Task, attempt: u32, reason: Option<String> },
-    Check { task: Task, result: SubmitResult },
+    Check { task: Task, result: Box<SubmitResult> },
 }
 
 /// And what the agent says.
@@ -88,6 +90,7 @@ pub enum Event {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "most are messages, and none lives long")]
 pub enum Output {
     /// To be signed and sent. If `to` names the node itself, it gets the message back.
     Send {
@@ -321,7 +324,11 @@ pub(crate) fn perform(acts: Vec<Act>, out: &mut Vec<Output>) -> (bool, bool) {
     for act in acts {
         match act {
             Act::Send { to, certificate, attached } if !to.is_empty() => {
-                out.push(Output::Send { to, message: Message::Certificate(certificate), attached });
+                out.push(Output::Send {
+                    to,
+                    message: Message::Certificate(*certificate),
+                    attached,
+                });
             }
             Act::Send { .. } => {}
             Act::Wanted => wanted = true,

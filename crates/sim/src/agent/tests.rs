@@ -52,7 +52,7 @@ fn result(content: &str) -> SubmitResult {
 }
 
 fn accepts(agent: &Agent, content: &str) -> bool {
-    let ask = Ask::Check { task: task(), result: result(content) };
+    let ask = Ask::Check { task: task(), result: Box::new(result(content)) };
     matches!(agent.answer(NOW, &ask), (_, Answer::Checked { accepted: true, .. }))
 }
 

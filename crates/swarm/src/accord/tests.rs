@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use skep_base::ed25519::SecretKey;
-use skep_wire::swarm::{Chosen, Meta, Outcome};
+use skep_wire::swarm::{Chosen, Meta, Outcome, Subject};
 
 use super::*;
 
@@ -75,7 +75,7 @@ impl Room {
                 Act::Send { to, certificate, attached } => {
                     for did in to {
                         let Ok(at) = self.dids.binary_search(&did) else { continue };
-                        let mut certificate = certificate.clone();
+                        let mut certificate = (*certificate).clone();
                         if self.liars.contains(&by) && self.draw(2) == 0 {
                             self.twist(by, &mut certificate.word);
                         }
@@ -149,7 +149,7 @@ impl Room {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..<_>::default() })]
 
     /// Whatever is lost and whoever lies: never two values; and one, when all that is honest meets.
     #[test]

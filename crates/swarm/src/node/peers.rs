@@ -123,13 +123,14 @@ impl Node {
         self.catch_up(m, out);
     }
 
-    /// Whoever has missed an election gets its certificate, from its parent or those whose turn it is.
+    /// Whoever has missed an election gets its certificate: from its parent, or from those whose
+    /// turn it is.
     fn catch_up(&self, m: &Keepalive, out: &mut Vec<Output>) {
         let epoch = self.epoch();
         if m.elected >= epoch.number() {
             return;
         }
-        // Another one's turn with every keepalive: one that is silent or lies is followed by others.
+        // It is another one's turn with every keepalive, should one be silent or lie.
         let members = epoch.members();
         let after = members.partition_point(|did| *did <= m.agent_id);
         let keepalive_ms = i64::try_from(self.genesis.timing.keepalive_ms.max(1)).unwrap_or(1);

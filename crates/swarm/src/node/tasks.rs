@@ -9,7 +9,7 @@ use skep_wire::swarm::{
     Verification,
 };
 
-use super::{Event, Node, Output, Refusal, perform, planning::Table, plus, refuse, working::Work};
+use super::{Event, Node, Output, Refusal, perform, plus, refuse, table::Table, working::Work};
 use crate::{
     accord::{Accord, Setting, Verdict},
     epoch::Epoch,

@@ -329,7 +329,10 @@ impl Node {
         let looked_at = part.result.as_ref().is_some_and(|known| known.message == kept.message);
         if !looked_at {
             part.result = Some(kept.clone());
-            out.push(Output::Ask(Ask::Check { task: part.task.clone(), result: m.clone() }));
+            out.push(Output::Ask(Ask::Check {
+                task: part.task.clone(),
+                result: Box::new(m.clone()),
+            }));
         }
         Ok(())
     }

@@ -1,0 +1,59 @@
+//! What signatures prove.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Hash32};
+use skep_wire::swarm::{Message, Signed, Step, Value, Word};
+
+use crate::{draw::quorum, kept::Kept};
+
+/// A value with the signatures of one step, and the messages from which it follows where they are
+/// at hand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proven {
+    pub view: u32,
+    pub value: Value,
+    pub signatures: Vec<Kept>,
+    pub record: Vec<Kept>,
+}
+
+impl Proven {
+    pub(super) fn is_whole(&self) -> bool {
+        self.record.len() == self.value.record.len()
+    }
+}
+
+/// Those attached messages that a value follows from, in its order; fewer if some are missing.
+pub(super) fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
+    let attached: BTreeMap<Hash32, &Arc<Signed>> =
+        message.attached.iter().map(|kept| (kept.hash(), kept)).collect();
+    let found = value.record.iter().filter_map(|hash| attached.get(hash));
+    found.map(|kept| Kept((*kept).clone())).collect()
+}
+
+/// The value of a bundle, if enough witnesses have signed it.
+pub fn proven(message: &Kept, step: Step, value: &Value, witnesses: &[Did]) -> Option<Proven> {
+    let Message::Certificate(certificate) = &message.message else {
+        return None;
+    };
+    let word = Word::Sign { step, hash: value.hash() };
+    let is_signature = |kept: &Kept| {
+        matches!(&kept.message, Message::Certificate(inner)
+            if inner.subject == certificate.subject && inner.view == certificate.view
+                && inner.word == word)
+    };
+    let all = message.attached.iter().cloned().map(Kept);
+    let signatures: Vec<Kept> = all.filter(is_signature).collect();
+    let record = record_of(value, message);
+    let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
+    signers.sort();
+    signers.dedup();
+    signers.retain(|did| witnesses.binary_search(did).is_ok());
+    (signers.len() >= quorum(witnesses.len())).then(|| Proven {
+        view: certificate.view,
+        value: value.clone(),
+        signatures,
+        record,
+    })
+}

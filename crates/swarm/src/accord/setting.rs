@@ -1,0 +1,56 @@
+//! Who takes part in an accord, who leads it, and how long its views last.
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Timestamp};
+use skep_wire::swarm::Subject;
+
+use super::plus;
+use crate::draw::quorum;
+
+/// Who takes part, and how patient they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    pub subject: Subject,
+    /// In the order of their DIDs.
+    pub witnesses: Vec<Did>,
+    /// Who leads view 0, 1, 2, …, and again from the start.
+    pub leaders: Vec<Did>,
+    /// Whether in view 0 each of them may propose: the first one heard counts.
+    pub anyone_first: bool,
+    /// How long a view lasts while there is time.
+    pub slow_ms: u64,
+    /// And when the deadline has passed, or where there is nothing to wait for.
+    pub quick_ms: u64,
+    pub deadline: Timestamp,
+    pub resend_ms: u64,
+}
+
+impl Setting {
+    pub(super) fn quorum(&self) -> usize {
+        quorum(self.witnesses.len())
+    }
+
+    pub(super) fn is_witness(&self, did: &Did) -> bool {
+        self.witnesses.binary_search(did).is_ok()
+    }
+
+    pub(super) fn leader(&self, view: u32) -> Option<Did> {
+        let turn = usize::try_from(view).ok()?.checked_rem(self.leaders.len())?;
+        self.leaders.get(turn).copied()
+    }
+
+    pub(super) fn may_lead(&self, view: u32, did: &Did) -> bool {
+        match view {
+            0 if self.anyone_first => self.leaders.contains(did),
+            _ => self.leader(view) == Some(*did),
+        }
+    }
+
+    pub(super) fn view_end(&self, now: Timestamp, view: u32) -> Timestamp {
+        /// Views get longer, so that slow ones meet in the end.
+        const GROWTH_MAX: u32 = 8;
+        let quick = self.quick_ms.saturating_mul(u64::from(1 + view.min(GROWTH_MAX)));
+        let soon = plus(now, quick);
+        plus(now, self.slow_ms).min(self.deadline).max(soon)
+    }
+}

@@ -1,0 +1,105 @@
+//! What was said about a task, and the boards that sit for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use skep_base::{Did, Timestamp};
+use skep_wire::swarm::Plan;
+
+use crate::kept::Kept;
+
+/// Everything that was said about one task, and the boards that sit for it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Table {
+    pub(super) forming: Option<Forming>,
+    pub(super) boards: BTreeMap<Did, Board>,
+    pub(super) said: BTreeMap<Did, Said>,
+    pub(super) plan: Option<Plan>,
+    pub(super) asked: BTreeSet<Question>,
+}
+
+/// What one agent has said.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Said {
+    pub(super) commits: Vec<Kept>,
+    pub(super) reveals: Vec<Kept>,
+    pub(super) critiques: Vec<Kept>,
+    pub(super) ballots: Vec<Kept>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Question {
+    Plan,
+    Critique,
+    Vote,
+}
+
+/// A board that its chair, this node, puts together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Forming {
+    pub(super) invited: Vec<Did>,
+    pub(super) answers: BTreeMap<Did, Option<Kept>>,
+    pub(super) until: Timestamp,
+    pub(super) resend_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Phase {
+    Commit,
+    Reveal,
+    Critique,
+    Vote,
+    Over,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Board {
+    pub(super) ready: Kept,
+    /// The order and the answers to the invitation.
+    pub(super) ground: Vec<Kept>,
+    pub(super) members: Vec<Did>,
+    pub(super) voters: Vec<Did>,
+    pub(super) critic: Option<Did>,
+    pub(super) phase: Phase,
+    pub(super) until: Timestamp,
+    pub(super) resend_at: Timestamp,
+    pub(super) extended: bool,
+}
+
+impl Table {
+    pub(super) fn is_chair(&self, did: &Did) -> bool {
+        self.forming.is_some() || self.boards.contains_key(did)
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        let forming = self.forming.as_ref().map(|forming| forming.until.min(forming.resend_at));
+        let sitting = self.boards.values().filter(|board| board.phase != Phase::Over);
+        let boards = sitting.map(|board| board.until.min(board.resend_at)).min();
+        forming.into_iter().chain(boards).min()
+    }
+
+    pub(super) fn has(&self, did: &Did, phase: Phase) -> bool {
+        self.said.get(did).is_some_and(|said| !said.of(phase).is_empty())
+    }
+}
+
+impl Said {
+    pub(super) fn of(&self, phase: Phase) -> &[Kept] {
+        match phase {
+            Phase::Commit => &self.commits,
+            Phase::Reveal => &self.reveals,
+            Phase::Critique => &self.critiques,
+            Phase::Vote => &self.ballots,
+            Phase::Over => &[],
+        }
+    }
+
+    pub(super) fn of_mut(&mut self, phase: Phase) -> &mut Vec<Kept> {
+        match phase {
+            Phase::Commit => &mut self.commits,
+            Phase::Reveal => &mut self.reveals,
+            Phase::Critique => &mut self.critiques,
+            Phase::Vote | Phase::Over => &mut self.ballots,
+        }
+    }
+}
