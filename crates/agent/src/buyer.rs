@@ -41,7 +41,7 @@ use skep_wire::{
         BudgetToken, Found, HireRequest, JobCallback, MAX_LATENCY_MS_MAX, PROTOCOL,
         PROTOCOL_CLARIFY, SearchAnswer, SignedError, Usdc, WalletSigned,
     },
-    x402::Rail,
+    x402::{Payable, Rail},
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -344,16 +344,19 @@ impl Buyer {
         let _in_hand = self.in_hand(id);
         self.record(Entry::Intent(Box::new(intent))).await?;
         let wait = self.wait_for(patience);
-        let mut said = talk::hire(&self.inner.egress, &endpoint, &hire, None, wait).await;
+        let mut said = talk::hire(&self.inner.egress, &endpoint, &hire, (None, None), wait).await;
         if matches!(&said, Said::NotNow(Refusal::Unreached { .. } | Refusal::Declined { .. })) {
             // Nothing is signed yet: one more try costs nothing.
             tokio::time::sleep(PAUSE).await;
-            said = talk::hire(&self.inner.egress, &endpoint, &hire, None, wait).await;
+            said = talk::hire(&self.inner.egress, &endpoint, &hire, (None, None), wait).await;
         }
         let refusal = match said {
             Said::Pay(_) if order.max_price == Amount::ZERO => Refusal::NotFree,
             Said::Pay(demand) => match self.authorize(id, &demand).await? {
-                Ok(()) => return self.drive(id, None).await,
+                Ok(payable) => {
+                    let said = self.pay(&self.look(id)?, payable).await;
+                    return self.drive(id, Some(said)).await;
+                }
                 Err(refusal) => refusal,
             },
             said @ (Said::Done(_) | Said::Working(_)) => return self.drive(id, Some(said)).await,
@@ -402,12 +405,12 @@ impl Buyer {
     }
 
     /// Checks what is asked for, speaks for the money, signs, and asks the own node whether it
-    /// would take it. Nobody but the node has seen the payment then.
+    /// would take it. Nobody but the node has seen the payment then. Gives the node's word.
     async fn authorize(
         &self,
         id: Hash32,
         demand: &demand::Demand,
-    ) -> Result<Result<(), Refusal>, HireError> {
+    ) -> Result<Result<Option<Payable>, Refusal>, HireError> {
         let open = self.look(id)?;
         let config = &self.inner.config;
         let (intent, now) = (&open.intent, self.now());
@@ -458,20 +461,15 @@ impl Buyer {
             None => return Err(HireError::Sign("the hire has no envelope".to_owned())),
         };
         let refused = match asked {
-            Ok(verified) if verified.is_valid => None,
-            Ok(verified) => Some(HireError::NotPayable {
+            Ok(verified) if verified.is_valid => return Ok(Ok(verified.payable)),
+            Ok(verified) => HireError::NotPayable {
                 reason: verified.invalid_reason.unwrap_or_default(),
                 detail: verified.invalid_message.unwrap_or_default(),
-            }),
-            Err(error) => Some(HireError::Node(error)),
+            },
+            Err(error) => HireError::Node(error),
         };
-        match refused {
-            Some(error) => {
-                self.abandon(id, error.code()).await?;
-                Err(error)
-            }
-            None => Ok(Ok(())),
-        }
+        self.abandon(id, refused.code()).await?;
+        Err(refused)
     }
 
     /// Speaks for money, before it is signed for.

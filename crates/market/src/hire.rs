@@ -28,7 +28,7 @@ pub(crate) use self::{
     liveness::CHECK_JOB,
     receipt::{ReceiptRecord, Submission, judged, load_judged, paid_out, receipt_key},
 };
-use crate::{AgentRecord, answer::Stop, identity::agent_key, notice};
+use crate::{answer::Stop, identity::agent_key, notice};
 
 /// Loads agents that are told of something.
 fn load_told(load: &mut Load, agents: &[AgentId]) {
@@ -45,10 +45,5 @@ fn announce(
     agents: &[AgentId],
 ) -> Result<(), Stop> {
     let event = turn.event(route, kind, body, agents)?;
-    for agent in agents {
-        if let Some(record) = turn.record::<AgentRecord>(&agent_key(agent))? {
-            notice::tell(turn, event, kind, route, &[&record], body)?;
-        }
-    }
-    Ok(())
+    Ok(notice::tell_loaded(turn, event, kind, route, agents, body)?)
 }

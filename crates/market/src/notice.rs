@@ -18,7 +18,7 @@ use skep_base::{
 use skep_store::{Bug, Job, JobDraft, JobEnd, Load, RouteKey, StoreError, Turn};
 use skep_wire::notice::{NodeKeys, WebhookKey, WebhookOutcome, sign};
 
-use crate::{AgentRecord, EgressFailure, Failure, Market};
+use crate::{AgentRecord, EgressFailure, Failure, Market, identity::agent_key};
 
 #[cfg(test)]
 mod tests;
@@ -80,6 +80,13 @@ struct Notice {
 /// What came back: a status, or why none did.
 type Reply = Result<u16, EgressFailure>;
 
+/// Where an agent is told of things: all of its record that this takes.
+#[derive(Debug, Deserialize)]
+struct Reach {
+    #[serde(default)]
+    webhook_url: Option<String>,
+}
+
 /// Tells agents of an event, those that have a webhook, after the commit.
 pub(crate) fn tell(
     turn: &mut Turn,
@@ -89,19 +96,49 @@ pub(crate) fn tell(
     to: &[&AgentRecord],
     body: &impl Serialize,
 ) -> Result<(), Bug> {
-    let unwritable = |error| Bug(format!("a notice is not JSON: {error}"));
     for record in to {
         let Some(url) = &record.webhook_url else { continue };
-        let payload = Payload { kind, timestamp: turn.now(), data: body };
-        let notice = Notice {
-            agent_id: record.agent.agent_id,
-            event_id: event,
-            kind: kind.to_owned(),
-            payload: serde_json::value::to_raw_value(&payload).map_err(unwritable)?,
-        };
-        let body = serde_json::to_string(&notice).map_err(unwritable)?;
-        send(turn, route.clone(), url, body);
+        post(turn, event, kind, route, (record.agent.agent_id, url), body)?;
     }
+    Ok(())
+}
+
+/// The same for agents whose records are loaded and not read yet. Who is not registered has no
+/// webhook.
+pub(crate) fn tell_loaded(
+    turn: &mut Turn,
+    event: EventId,
+    kind: &str,
+    route: &RouteKey,
+    to: &[AgentId],
+    body: &impl Serialize,
+) -> Result<(), Bug> {
+    for agent in to {
+        let reach: Option<Reach> = turn.record(&agent_key(agent))?;
+        let Some(url) = reach.and_then(|reach| reach.webhook_url) else { continue };
+        post(turn, event, kind, route, (*agent, &url), body)?;
+    }
+    Ok(())
+}
+
+fn post(
+    turn: &mut Turn,
+    event: EventId,
+    kind: &str,
+    route: &RouteKey,
+    (agent_id, url): (AgentId, &str),
+    body: &impl Serialize,
+) -> Result<(), Bug> {
+    let unwritable = |error| Bug(format!("a notice is not JSON: {error}"));
+    let payload = Payload { kind, timestamp: turn.now(), data: body };
+    let notice = Notice {
+        agent_id,
+        event_id: event,
+        kind: kind.to_owned(),
+        payload: serde_json::value::to_raw_value(&payload).map_err(unwritable)?,
+    };
+    let body = serde_json::to_string(&notice).map_err(unwritable)?;
+    send(turn, route.clone(), url, body);
     Ok(())
 }
 

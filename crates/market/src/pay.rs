@@ -19,7 +19,6 @@ mod verify;
 
 use std::collections::BTreeMap;
 
-use skep_base::{AgentId, hash::keccak256};
 use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_network};
 
 pub(crate) use self::{
@@ -47,17 +46,11 @@ impl Market {
     /// signs settlements, so that a payment for one node is worth nothing at another.
     pub fn rail(&self) -> Rail {
         let key = self.settlement_key.public();
-        let address = |label: &str| {
-            let hash = keccak256(&[label.as_bytes(), key.as_bytes()].concat());
-            let mut address = [0; 20];
-            address.copy_from_slice(&hash.as_bytes()[12..]);
-            AgentId::from_bytes(address)
-        };
         Rail {
-            asset: address("skep/ledger-asset/v1"),
+            asset: Rail::asset_of(&key),
             name: RAIL_NAME.to_owned(),
             version: RAIL_VERSION.to_owned(),
-            escrow_address: address("skep/ledger-escrow/v1"),
+            escrow_address: Rail::escrow_address_of(&key),
             escrow_provider: self.marketplace.to_string(),
         }
     }

@@ -165,6 +165,12 @@ impl Setup {
         }
     }
 
+    /// Whether anything fails, liars apart.
+    fn has_faults(&self) -> bool {
+        let lossy = self.loss > Share::ZERO || self.duplication > Share::ZERO;
+        lossy || self.partitions + self.crashes > 0
+    }
+
     /// The command that runs it again: the seed, and whatever was not drawn from it.
     pub fn command(&self) -> String {
         let drawn = Setup::from_seed(self.seed);
@@ -337,7 +343,8 @@ fn build(setup: &Setup) -> World {
     keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|key| registry.enter(key));
 
     let begin_ms = FIRST_MS + setup.begin_ms as i64;
-    let faults_until_ms = begin_ms + rng.between(FAULTS_MS.0, FAULTS_MS.1) as i64;
+    let faults_ms = rng.between(FAULTS_MS.0, FAULTS_MS.1) as i64;
+    let faults_until_ms = begin_ms + if setup.has_faults() { faults_ms } else { 0 };
     let places = scatter(&mut rng, setup.nodes + setup.tasks);
     let cuts = cuts(setup, faults_until_ms, &mut rng);
     let slots = slots(setup, &genesis, &issuer, &keys, &places, &mut rng);

@@ -4,6 +4,7 @@
 //! serve both. What a payment says is the same in both and is read into [`Payment`].
 
 mod facilitator;
+mod payable;
 mod payment;
 mod requirements;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use self::{
         DiscoveredResource, Discovery, FacilitatorRequest, Pagination, SettleResponse, SkepTerms,
         Supported, SupportedKind, VerifyResponse, reason,
     },
+    payable::{BadPayable, PAYABLE, PAYABLE_FRESH, Payable, PayableFacts},
     payment::{Authorization, ExactPayload, Payment, PaymentError, identifier_of},
     requirements::{
         ExactExtra, PaymentRequired, PaymentRequiredV1, Rail, Requirements, RequirementsV1,

@@ -9,7 +9,7 @@ use skep_hire::capability;
 use skep_wire::{
     hire::{HIRE_FRESH_MS, HireEscrow, HireResponse, Receipt},
     settle::EscrowStatus,
-    x402::reason,
+    x402::{Payable, reason},
 };
 use tokio::task::JoinSet;
 
@@ -211,6 +211,15 @@ impl Buyer {
         }
     }
 
+    /// Brings the seller the payment, with what the node said of it a moment ago.
+    pub(super) async fn pay(&self, open: &Open, payable: Option<Payable>) -> Said {
+        let intent = &open.intent;
+        let (egress, endpoint) = (&self.inner.egress, &intent.listing.endpoint);
+        let wait = self.wait_for(intent.patience_ms);
+        let paid = (open.authorized.as_ref(), payable.as_ref());
+        talk::hire(egress, endpoint, &intent.hire, paid, wait).await
+    }
+
     /// Asks the seller: about its job, or with the payment. Nothing: it is at work.
     async fn ask(&self, open: &Open) -> Option<Said> {
         let intent = &open.intent;
@@ -223,8 +232,7 @@ impl Buyer {
             }
             return talk::job(egress, endpoint, job_id, JOB_WAIT).await;
         }
-        let wait = self.wait_for(intent.patience_ms);
-        Some(talk::hire(egress, endpoint, &intent.hire, open.authorized.as_ref(), wait).await)
+        Some(self.pay(open, None).await)
     }
 
     /// Takes an answer in if its receipt is of this hire and of this result.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use skep_probe::{Egress, EgressError, Request};
 use skep_wire::{
     hire::{HireRequest, HireResponse, JobAccepted, JobStatus},
-    x402::{PAYMENT_REQUIRED, PAYMENT_SIGNATURE, X_PAYMENT, to_header},
+    x402::{PAYABLE, PAYMENT_REQUIRED, PAYMENT_SIGNATURE, Payable, X_PAYMENT, to_header},
 };
 
 use super::{demand::Demand, entry::Authorized, error::Refusal};
@@ -56,12 +56,12 @@ pub fn json_post(url: String, body: Vec<u8>) -> Request {
     }
 }
 
-/// `POST /hire`, with the payment if there is one.
+/// `POST /hire`, with the payment if there is one, and the node's word on that if it gave one.
 pub async fn hire(
     egress: &Egress,
     endpoint: &str,
     hire: &HireRequest,
-    payment: Option<&Authorized>,
+    (payment, payable): (Option<&Authorized>, Option<&Payable>),
     patience: Duration,
 ) -> Said {
     let body = serde_json::to_vec(hire).unwrap_or_default();
@@ -72,6 +72,9 @@ pub async fn hire(
             _ => PAYMENT_SIGNATURE,
         };
         request.headers.push((name.to_owned(), to_header(&authorized.payment)));
+    }
+    if let Some(payable) = payable {
+        request.headers.push((PAYABLE.to_owned(), to_header(payable)));
     }
     let (status, header, body) = match fetch(egress, request, patience).await {
         Ok(answer) => answer,

@@ -13,9 +13,10 @@ use skep_sdk::{Client, Error};
 use skep_wire::{
     hire::{EscrowTerms, PaymentMode, WINDOW_ASYNC_MS, WINDOW_SYNC_MS, direct_payment_nonce},
     x402::{
-        EXACT, FacilitatorRequest, PAYMENT_REQUIRED, PAYMENT_RESPONSE, PAYMENT_SIGNATURE, Payment,
-        PaymentRequired, Rail, Requirements, RequirementsV1, Resource, SettleResponse, SkepTerms,
-        V1_NETWORK, X_PAYMENT, X_PAYMENT_RESPONSE, from_header, ledger_network, reason, to_header,
+        EXACT, FacilitatorRequest, PAYABLE, PAYMENT_REQUIRED, PAYMENT_RESPONSE, PAYMENT_SIGNATURE,
+        Payable, PayableFacts, Payment, PaymentRequired, Rail, Requirements, RequirementsV1,
+        Resource, SettleResponse, SkepTerms, V1_NETWORK, X_PAYMENT, X_PAYMENT_RESPONSE,
+        from_header, ledger_network, reason, to_header,
     },
 };
 
@@ -241,6 +242,34 @@ fn check_binding(payment: &Payment, asked: &Asked, way: &Price) -> Result<(), Un
         true => Ok(()),
         false => Err(Unpaid::new(reason::NOT_FOR_THIS_HIRE, "the payment's nonce is another's")),
     }
+}
+
+/// Whether a request brings the node's fresh word that it would take this payment, which has been
+/// judged: its nonce is that of this hire or of these terms. Without, the node is asked.
+pub(crate) fn is_vouched(
+    headers: &HeaderMap,
+    payment: &Payment,
+    asked: &Asked,
+    way: &Price,
+    now: Timestamp,
+) -> bool {
+    let word = headers.get(PAYABLE).and_then(|header| header.to_str().ok());
+    let word = word.and_then(|text| from_header::<Payable>(text).ok());
+    let paid = &payment.payload.authorization;
+    let parts = (word, paid.nonce(), paid.window());
+    let (Some(word), Some(nonce), Some(window)) = parts else { return false };
+    // The node looks at a client's own id for a payment, and its word does not say at which.
+    if asked.signed.is_none() || payment.identifier.is_some() {
+        return false;
+    }
+    let facts = PayableFacts {
+        tx_hash: &way.rail.tx_hash(&paid.from, &nonce),
+        to: paid.to,
+        amount: way.v2.amount,
+        window,
+        network: &payment.network,
+    };
+    word.check(&way.rail, &facts, now).is_ok()
 }
 
 /// The payment as the client sent it. One that does not say what it is for is for this: otherwise

@@ -1,13 +1,19 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use skep_base::{AgentId, Amount, Timestamp, hash::keccak256};
+use skep_base::{AgentId, Amount, Clock, Timestamp, ed25519::SecretKey, hash::keccak256};
 use skep_wire::{
     hire::{BudgetIssuer, BudgetToken, HireRequest, WalletSigned, direct_payment_nonce},
-    x402::{PAYMENT_SIGNATURE, Payment, reason},
+    x402::{
+        PAYABLE, PAYABLE_FRESH, PAYMENT_SIGNATURE, Payable, PayableFacts, Payment, reason,
+        to_header,
+    },
 };
 
-use crate::stage::{Buyer, PRICE, World};
+use crate::{
+    bank::{self, rail},
+    stage::{Answer, Buyer, PRICE, World},
+};
 
 /// Callers that do not wait for their answer.
 const HANG_UPS: u64 = 40;
@@ -214,4 +220,75 @@ fn budget(buyer: &Buyer, seconds: u64) -> BudgetToken {
     };
     token.sign_as_agent(&buyer.wallet).unwrap();
     token
+}
+
+/// With its node's word on a payment, a seller works without asking the node itself. Any other
+/// word is none, and the node is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seller_goes_by_the_fresh_word_of_its_own_node_only() {
+    let world = World::new().await;
+    let shop = world.open(world.offer()).await;
+    let (rich, poor) = (world.buyer(41), world.buyer(42));
+    world.bank.with(|books| books.balances.insert(poor.id(), 0));
+    let paid = |buyer: &Buyer, hire: &HireRequest, asked: &Answer| {
+        let payment = buyer.payment(hire, asked);
+        let nonce = payment.payload.authorization.nonce().unwrap();
+        let tx_hash = rail().tx_hash(&buyer.id(), &nonce);
+        (payment, tx_hash)
+    };
+    let bring = async |hire: &HireRequest, payment: &Payment, word: &Payable| {
+        let request = shop.http.post(format!("{}/hire", shop.url)).json(hire);
+        let request = request.header(PAYMENT_SIGNATURE, to_header(&payment.raw));
+        let sent = request.header(PAYABLE, to_header(word)).send().await.unwrap();
+        (sent.status().as_u16(), sent.text().await.unwrap())
+    };
+    let word = |payment: &Payment, tx_hash: &str, change: &dyn Fn(&mut Said)| {
+        let paid = &payment.payload.authorization;
+        let (key, at, amount) = (bank::key(), world.clock.now(), paid.amount().unwrap());
+        let (tx_hash, network) = (tx_hash.to_owned(), payment.network.clone());
+        let window = paid.window().unwrap();
+        let mut said = Said { key, at, tx_hash, to: paid.to, amount, window, network };
+        change(&mut said);
+        let Said { key, at, tx_hash, to, amount, window, network } = &said;
+        let (to, amount, window) = (*to, *amount, *window);
+        Payable::sign(key, &PayableFacts { tx_hash, to, amount, window, network }, *at)
+    };
+
+    let hire = rich.hire(json!({ "n": 1 }));
+    let (payment, tx_hash) = paid(&rich, &hire, &shop.hire(&hire).await);
+    let (status, body) = bring(&hire, &payment, &word(&payment, &tx_hash, &|_| {})).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!((world.runs(), world.bank.with(|books| books.verifies)), (1, 0));
+
+    let late = PAYABLE_FRESH + Duration::from_millis(200);
+    let changes: [&dyn Fn(&mut Said); 8] = [
+        &|said| said.key = SecretKey::from_seed([1; 32]),
+        &|said| said.at = said.at.minus(late),
+        &|said| said.at = said.at.plus(late + Duration::from_secs(60)),
+        &|said| said.tx_hash = tx_hash.clone(),
+        &|said| said.to = rich.id(),
+        &|said| said.amount = Amount::new(1).unwrap(),
+        &|said| said.window.1 += 1,
+        &|said| said.network = "base-sepolia".to_owned(),
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        let hire = poor.hire(json!({ "n": n }));
+        let (payment, tx_hash) = paid(&poor, &hire, &shop.hire(&hire).await);
+        let (status, body) = bring(&hire, &payment, &word(&payment, &tx_hash, change)).await;
+        assert_eq!(status, 402, "{n}: {body}");
+        assert!(body.contains(reason::INSUFFICIENT_FUNDS), "{n}: {body}");
+        assert_eq!(world.bank.with(|books| books.verifies), n + 1);
+    }
+    assert_eq!(world.runs(), 1);
+}
+
+/// What a bank says of a payment.
+struct Said {
+    key: SecretKey,
+    at: Timestamp,
+    tx_hash: String,
+    to: AgentId,
+    amount: Amount,
+    window: (u128, u128),
+    network: String,
 }

@@ -15,7 +15,7 @@ use axum::{
 };
 use http::StatusCode;
 use serde_json::{Value, json};
-use skep_base::{AgentId, hash::keccak256, id::DealId};
+use skep_base::{AgentId, ed25519::SecretKey, hash::keccak256, id::DealId};
 use skep_wire::{
     hire::{EscrowOrder, HirePayload, Receipt, WalletSigned},
     x402::{FacilitatorRequest, Payment, Rail, SettleResponse, VerifyResponse, reason},
@@ -47,6 +47,7 @@ pub struct Books {
     pub settle_faults: VecDeque<Fault>,
     pub receipt_faults: VecDeque<Fault>,
     pub settles: usize,
+    pub verifies: usize,
     /// Takes receipts that come along with their payments; not every node does.
     pub enters_receipts: bool,
 }
@@ -57,9 +58,14 @@ pub struct Bank {
     pub url: String,
 }
 
+/// What the bank gives its word with.
+pub fn key() -> SecretKey {
+    SecretKey::from_seed([0xba; 32])
+}
+
 pub fn rail() -> Rail {
     Rail {
-        asset: AgentId([0xaa; 20]),
+        asset: Rail::asset_of(&key().public()),
         name: "Skep Ledger USD".to_owned(),
         version: "1".to_owned(),
         escrow_address: AgentId([0xee; 20]),
@@ -136,6 +142,7 @@ async fn verify(
     State(bank): State<Bank>,
     Json(request): Json<FacilitatorRequest>,
 ) -> Json<VerifyResponse> {
+    bank.with(|books| books.verifies += 1);
     let checked = read(&request).and_then(|(from, _, amount, tx)| {
         bank.with(|books| match books.payments.contains_key(&tx) {
             true => Err(reason::NONCE_USED),

@@ -163,7 +163,7 @@ impl World {
 /// An open door.
 pub struct Shop {
     pub url: String,
-    http: reqwest::Client,
+    pub http: reqwest::Client,
     pub handle: SellerHandle,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,

@@ -1,3 +1,5 @@
+use std::{borrow::Cow, collections::BTreeSet};
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value, map::Entry};
 
@@ -26,15 +28,21 @@ pub enum ParseError {
 /// canonical form would be such an integer), a number beyond a double, half of a surrogate pair,
 /// bytes that are not UTF-8, anything after the value, nesting beyond [`MAX_DEPTH`].
 pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => return Err(malformed_at(bytes, error.valid_up_to(), "not UTF-8")),
-    };
-    let mut parser = Parser { text, at: 0 };
+    read::<true>(text_of(bytes)?)
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, ParseError> {
+    let bad = |error: std::str::Utf8Error| malformed_at(bytes, error.valid_up_to(), "not UTF-8");
+    std::str::from_utf8(bytes).map_err(bad)
+}
+
+/// The whole text; where nothing is kept of it, it is only checked.
+fn read<const KEEP: bool>(text: &str) -> Result<Value, ParseError> {
+    let mut parser = Parser::<KEEP> { text, at: 0 };
     parser.skip_space();
     let value = parser.value(0)?;
     parser.skip_space();
-    if parser.at < bytes.len() {
+    if parser.at < text.len() {
         return Err(parser.malformed("something follows the value"));
     }
     Ok(value)
@@ -45,16 +53,25 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
 /// The `T` is read from the text, not from the parsed value, so that it may hold decimal numbers
 /// exactly (as raw values), which a [`Value`] cannot.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
-    parse(bytes)?;
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    // The depth is known to be within MAX_DEPTH; serde_json's own limit is one level lower.
-    deserializer.disable_recursion_limit();
-    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+    let text = text_of(bytes)?;
+    read::<false>(text)?;
+    // The path costs time, and is looked for only where somebody is told of it.
+    if let Ok(read) = T::deserialize(&mut deserializer(text)) {
+        return Ok(read);
+    }
+    serde_path_to_error::deserialize(&mut deserializer(text)).map_err(|error| {
         let path = error.path().to_string();
         let inner = error.into_inner();
         let reason = if path == "." { inner.to_string() } else { format!("{path}: {inner}") };
         ParseError::WrongShape { reason }
     })
+}
+
+/// The depth is known to be within MAX_DEPTH; serde_json's own limit is one level lower.
+fn deserializer(text: &str) -> serde_json::Deserializer<serde_json::de::StrRead<'_>> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    deserializer
 }
 
 /// Reads what this program wrote itself. What came in was at most [`MAX_DEPTH`] deep, and what we
@@ -75,12 +92,13 @@ fn malformed_at(bytes: &[u8], at: usize, reason: &'static str) -> ParseError {
     ParseError::Malformed { line, column, reason }
 }
 
-struct Parser<'a> {
+/// Reads a value, or checks its text and keeps nothing of it.
+struct Parser<'a, const KEEP: bool> {
     text: &'a str,
     at: usize,
 }
 
-impl Parser<'_> {
+impl<'a, const KEEP: bool> Parser<'a, KEEP> {
     fn malformed(&self, reason: &'static str) -> ParseError {
         malformed_at(self.text.as_bytes(), self.at, reason)
     }
@@ -110,7 +128,10 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'{') => self.object(depth + 1),
             Some(b'[') => self.array(depth + 1),
-            Some(b'"') => self.string().map(Value::String),
+            Some(b'"') => {
+                let text = self.string()?;
+                Ok(if KEEP { Value::String(text.into_owned()) } else { Value::Null })
+            }
             Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
             Some(b'n') => self.word("null", Value::Null),
             Some(b't') => self.word("true", Value::Bool(true)),
@@ -138,7 +159,10 @@ impl Parser<'_> {
             return Ok(Value::Array(items));
         }
         loop {
-            items.push(self.value(depth)?);
+            let item = self.value(depth)?;
+            if KEEP {
+                items.push(item);
+            }
             self.skip_space();
             if self.take_end(b']') {
                 return Ok(Value::Array(items));
@@ -154,7 +178,7 @@ impl Parser<'_> {
             return Err(ParseError::TooDeep);
         }
         self.take(b'{');
-        let mut entries = Map::new();
+        let (mut entries, mut keys) = (Map::new(), BTreeSet::new());
         if self.take_end(b'}') {
             return Ok(Value::Object(entries));
         }
@@ -166,12 +190,20 @@ impl Parser<'_> {
             if !self.take(b':') {
                 return Err(self.malformed("a colon is expected here"));
             }
-            match entries.entry(key) {
-                Entry::Occupied(entry) => {
-                    return Err(ParseError::DuplicateKey { key: entry.key().clone() });
+            if !KEEP {
+                if keys.contains(&key) {
+                    return Err(ParseError::DuplicateKey { key: key.into_owned() });
                 }
-                Entry::Vacant(entry) => entry.insert(self.value(depth)?),
-            };
+                keys.insert(key);
+                self.value(depth)?;
+            } else {
+                match entries.entry(key.into_owned()) {
+                    Entry::Occupied(entry) => {
+                        return Err(ParseError::DuplicateKey { key: entry.key().clone() });
+                    }
+                    Entry::Vacant(entry) => entry.insert(self.value(depth)?),
+                };
+            }
             self.skip_space();
             if self.take_end(b'}') {
                 return Ok(Value::Object(entries));
@@ -225,26 +257,24 @@ impl Parser<'_> {
     }
 
     /// Reads a string from its opening quote to behind its closing one.
-    fn string(&mut self) -> Result<String, ParseError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, ParseError> {
         self.at += 1;
-        let mut value = String::new();
-        let mut plain_from = self.at;
+        let text = self.text;
+        let mut value = Cow::Borrowed("");
         loop {
+            let rest = &text.as_bytes()[self.at..];
+            let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+            let len = rest.iter().position(special).unwrap_or(rest.len());
+            // Adding to what is empty borrows: nothing is copied where there is no escape.
+            value += &text[self.at..self.at + len];
+            self.at += len;
             match self.peek() {
                 Some(b'"') => {
-                    value.push_str(&self.text[plain_from..self.at]);
                     self.at += 1;
                     return Ok(value);
                 }
-                Some(b'\\') => {
-                    value.push_str(&self.text[plain_from..self.at]);
-                    value.push(self.escape()?);
-                    plain_from = self.at;
-                }
-                Some(0..=0x1f) => {
-                    return Err(self.malformed("a control character must be escaped"));
-                }
-                Some(_) => self.at += 1,
+                Some(b'\\') => value.to_mut().push(self.escape()?),
+                Some(_) => return Err(self.malformed("a control character must be escaped")),
                 None => return Err(self.malformed("the text ends inside a string")),
             }
         }

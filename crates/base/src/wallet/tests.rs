@@ -192,4 +192,22 @@ proptest! {
         other.push(0);
         prop_assert_ne!(recover_message(&other, &signature), Ok(key.address()));
     }
+    /// Two implementations agree on whose a signature is, and on which are nobody's.
+    #[test]
+    fn signatures_are_read_as_elsewhere(
+        (r, s, v) in (any::<[u8; 32]>(), any::<[u8; 32]>(), 27_u8..=28),
+        digest in any::<[u8; 32]>(),
+    ) {
+        let mut bytes = [0; 65];
+        bytes[..32].copy_from_slice(&r);
+        bytes[32..64].copy_from_slice(&s);
+        bytes[32] &= 0x7f;
+        bytes[64] = v;
+        let Ok(signature) = WalletSignature::from_bytes(bytes) else { return Ok(()) };
+        let id = k256::ecdsa::RecoveryId::new(v == 28, false);
+        let parts = signature.parts().unwrap();
+        let elsewhere = VerifyingKey::recover_from_prehash(&digest, &parts, id);
+        let elsewhere = elsewhere.map(|key| address_of(&key)).ok();
+        prop_assert_eq!(recover_digest(&Hash32(digest), &signature).ok(), elsewhere);
+    }
 }

@@ -1,7 +1,7 @@
 //! Receipts: the seller's word, checked against the payment, and the buyer's.
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Hash32, Timestamp, id::ListingId};
+use skep_base::{AgentId, Did, Hash32, Timestamp, id::ListingId};
 use skep_hire::receipt::{
     Paid, ReceiptRefusal, check_fresh, check_hire_id, check_listing, check_own_id, check_payment,
     check_words, is_free, standing,
@@ -23,7 +23,7 @@ use super::{
     token::{Side, enter_token, load_token},
 };
 use crate::{
-    AgentRecord, Failure, Market, Refusal,
+    Failure, Market, Refusal,
     answer::Stop,
     identity::agent_key,
     pay::{PaymentRecord, payment_key},
@@ -522,9 +522,20 @@ fn take_payment(
     Ok(payment)
 }
 
+/// Whose an agent is: all of its record that [`are_linked`] takes.
+#[derive(Deserialize)]
+struct Owned {
+    agent: Operated,
+}
+
+#[derive(Deserialize)]
+struct Operated {
+    operator: Did,
+}
+
 fn are_linked(turn: &Turn, one: &AgentId, other: &AgentId) -> Result<bool, Stop> {
-    let one: Option<AgentRecord> = turn.record(&agent_key(one))?;
-    let other: Option<AgentRecord> = turn.record(&agent_key(other))?;
+    let one: Option<Owned> = turn.record(&agent_key(one))?;
+    let other: Option<Owned> = turn.record(&agent_key(other))?;
     let operators = one.zip(other).map(|(one, other)| (one.agent.operator, other.agent.operator));
     Ok(operators.is_some_and(|(one, other)| one == other))
 }

@@ -18,8 +18,7 @@ use super::{
     refusal::PayRefusal,
 };
 use crate::{
-    AgentRecord, Failure, Market, Refusal, answer::Stop, hire::Submission, identity::agent_key,
-    notice,
+    Failure, Market, Refusal, answer::Stop, hire::Submission, identity::agent_key, notice,
 };
 
 /// What the log says of a payment.
@@ -254,12 +253,7 @@ fn tell(turn: &mut Turn, claim: &Claim, record: &PaymentRecord) -> Result<(), St
     };
     let (route, kind, sides) = (RouteKey::of(&record.tx_hash), "payment.settled", sides(claim));
     let event = turn.event(&route, kind, &told, &sides)?;
-    let mut agents: Vec<AgentRecord> = Vec::new();
-    for side in &sides {
-        agents.extend(turn.record(&agent_key(side))?);
-    }
-    let agents: Vec<&AgentRecord> = agents.iter().collect();
-    Ok(notice::tell(turn, event, kind, &route, &agents, &told)?)
+    Ok(notice::tell_loaded(turn, event, kind, &route, &sides, &told)?)
 }
 
 fn taken(record: &PaymentRecord, network: String) -> SettleResponse {

@@ -1,6 +1,7 @@
 use std::sync::atomic::Ordering;
 
-use skep_wire::x402::{FacilitatorRequest, VerifyResponse};
+use skep_base::Timestamp;
+use skep_wire::x402::{FacilitatorRequest, Payable, PayableFacts, VerifyResponse};
 
 use super::{
     budget::settled,
@@ -20,28 +21,43 @@ impl Market {
             Ok(claim) => claim,
             Err(unclaimed) => return Ok(invalid(unclaimed)),
         };
+        let payer = Some(claim.payer);
         let refusal = match self.look_at(&claim).await {
-            Ok(Standing::New) => {
+            Ok((Standing::New, at)) => {
                 claim.payable.store(true, Ordering::Relaxed);
-                None
+                let payable = self.payable(&claim, at);
+                let yes = VerifyResponse { is_valid: true, payer, ..VerifyResponse::default() };
+                return Ok(VerifyResponse { payable, ..yes });
             }
-            Ok(Standing::Taken(_)) => Some(nonce_used()),
-            Err(Failure::Refused(refusal)) => Some(PayRefusal::of(refusal)),
+            Ok((Standing::Taken(_), _)) => nonce_used(),
+            Err(Failure::Refused(refusal)) => PayRefusal::of(refusal),
             Err(failure) => return Err(failure),
         };
-        let payer = Some(claim.payer);
-        Ok(match refusal {
-            None => VerifyResponse { is_valid: true, payer, ..VerifyResponse::default() },
-            Some(refusal) => invalid((refusal, payer)),
-        })
+        Ok(invalid((refusal, payer)))
     }
 
-    /// The check, by one look at the database.
-    pub(super) async fn look_at(&self, claim: &Claim) -> Result<Standing, Failure> {
+    /// The check, by one look at the database, and when that was.
+    async fn look_at(&self, claim: &Claim) -> Result<(Standing, Timestamp), Failure> {
         let accounts = accounts(claim).map_err(skep_store::StoreError::from)?;
         let glance = self.glance(keys(claim), accounts).await?;
         let outside = self.outside()(super::facts::Facts::now(&glance));
-        settled(check(&glance, outside, claim))
+        Ok((settled(check(&glance, outside, claim))?, outside))
+    }
+
+    /// The node's word for the seller of a signed hire. An id that a client gave the payment is not
+    /// in it; who gives one has its seller ask.
+    fn payable(&self, claim: &Claim, at: Timestamp) -> Option<Payable> {
+        if claim.hire.is_none() || claim.identifier.is_some() {
+            return None;
+        }
+        let facts = PayableFacts {
+            tx_hash: &claim.tx_hash,
+            to: claim.to,
+            amount: claim.amount,
+            window: claim.window,
+            network: &claim.network,
+        };
+        Some(Payable::sign(&self.settlement_key, &facts, at))
     }
 }
 
@@ -51,5 +67,6 @@ fn invalid((refusal, payer): Unclaimed) -> VerifyResponse {
         invalid_reason: Some(refusal.reason),
         invalid_message: Some(refusal.message),
         payer,
+        payable: None,
     }
 }

@@ -9,9 +9,7 @@ use tokio_postgres::{Row, types::ToSql};
 use super::{
     Postgres,
     lane::GroupError,
-    load::{
-        NOW, RESOLUTIONS, TRANSFERS, account_row, amount, parsed, resolution_row, transfer_row,
-    },
+    load::{RESOLUTIONS, TRANSFERS, account_row, amount, parsed, resolution_row, transfer_row},
     sequencer::event_row,
     unavailable,
 };
@@ -40,9 +38,20 @@ const PLACED_RECORDS: &str = "
     from unnest($1::text[], $2::text[], $3::text[]) with ordinality
         w (route_key, kind, id, place)
     join records r on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
-const NAMED_ACCOUNTS: &str = "
-    select account, posted, held, debited, owed, debit_limit, version from accounts
-    where account = any($1)";
+/// Records by their places, accounts by their names, and the time in the column of versions: one
+/// question, since every answer wakes whoever waits for it.
+const LOOK: &str = "
+    select account, posted, held, debited, owed, debit_limit, version,
+           null::bigint place, null::text body
+    from accounts where account = any($4)
+    union all
+    select null, null, null, null, null, null, r.version, w.place, r.body
+    from unnest($1::text[], $2::text[], $3::text[]) with ordinality
+        w (route_key, kind, id, place)
+    join records r on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
+    union all
+    select null, null, null, null, null, null,
+           cast(extract(epoch from clock_timestamp()) * 1000 as bigint), null, null";
 const HISTORY: &str = "
     select id, route_key, kind, debit_account, credit_account, amount, held_change, pending_id,
            debt_id, budget_account, at
@@ -134,37 +143,36 @@ impl Postgres {
         Ok(in_places(&self.ask(PLACED_RECORDS, &[&routes, &kinds, &ids]).await?, keys.len()))
     }
 
-    /// The three questions leave together.
+    /// Records, accounts and the time, all as they are at one moment.
     pub(crate) async fn look(
         &self,
         keys: Vec<RecordKey>,
         accounts: Vec<AccountId>,
     ) -> Result<Seen, StoreError> {
-        let client = self.client().await?;
         let [routes, kinds, ids] = columns(&keys);
         let names: Vec<&str> = accounts.iter().map(AccountId::as_str).collect();
-        let sqls = [PLACED_RECORDS, NAMED_ACCOUNTS, NOW];
-        let statements =
-            futures_util::future::try_join_all(sqls.map(|sql| client.prepare_cached(sql)));
-        let statements = statements.await.map_err(unavailable)?;
-        let record_params: [&(dyn ToSql + Sync); 3] = [&routes, &kinds, &ids];
-        let account_params: [&(dyn ToSql + Sync); 1] = [&names];
-        let (records, rows, now) = futures_util::try_join!(
-            client.query(&statements[0], &record_params),
-            client.query(&statements[1], &account_params),
-            client.query_one(&statements[2], &[]),
-        )
-        .map_err(unavailable)?;
-        let now = match &self.clock {
-            Some(clock) => clock.now(),
-            None => Timestamp::from_ms(now.get(0)),
-        };
-        let known: Vec<Account> = rows.iter().map(account_row).collect::<Result<_, _>>()?;
+        let rows = self.ask(LOOK, &[&routes, &kinds, &ids, &names]).await?;
+        let (mut now, mut known) = (None, Vec::new());
+        let mut records = vec![None; keys.len()];
+        for row in &rows {
+            let (account, place): (Option<&str>, Option<i64>) = (row.get(0), row.get(7));
+            match place.and_then(|place| usize::try_from(place - 1).ok()) {
+                Some(place) => {
+                    if let Some(slot) = records.get_mut(place) {
+                        *slot = Some(StoredRecord { version: row.get(6), body: row.get(8) });
+                    }
+                }
+                None if account.is_some() => known.push(account_row(row)?),
+                None => now = Some(Timestamp::from_ms(row.get(6))),
+            }
+        }
         let accounts = accounts.into_iter().map(|id| {
             let known = known.iter().find(|account| account.id == id).cloned();
             known.unwrap_or_else(|| Account::unopened(id))
         });
-        Ok(Seen { now, records: in_places(&records, keys.len()), accounts: accounts.collect() })
+        let now = self.clock.as_ref().map(|clock| clock.now()).or(now);
+        let silent = || StoreError::Unavailable("the database told no time".to_owned());
+        Ok(Seen { now: now.ok_or_else(silent)?, records, accounts: accounts.collect() })
     }
 
     pub(crate) async fn name_owner(

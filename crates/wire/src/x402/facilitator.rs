@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use skep_base::AgentId;
 
+use super::Payable;
 use crate::hire::{EscrowTerms, HireEnvelope, Receipt};
 
 /// `POST /x402/verify` and `/x402/settle`
@@ -77,6 +78,9 @@ pub struct VerifyResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub payer: Option<AgentId>,
+    /// For the seller of a signed hire: with it, it need not ask as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payable: Option<Payable>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use skep_base::{AgentId, Amount, Hash32, hash::keccak256, wallet::eip712::Domain};
+use skep_base::{
+    AgentId, Amount, Hash32, ed25519::PublicKey, hash::keccak256, wallet::eip712::Domain,
+};
 
 use super::{EXACT, LEDGER_CHAIN_ID, V1_CHAIN_ID, V1_NETWORK, ledger_network};
 
@@ -112,7 +114,22 @@ pub struct Rail {
     pub escrow_provider: String,
 }
 
+/// What the addresses of a node's ledger are hashed from, before its key.
+const ASSET_LABEL: &str = "skep/ledger-asset/v1";
+const ESCROW_LABEL: &str = "skep/ledger-escrow/v1";
+
 impl Rail {
+    /// The asset of the node that signs settlements with this key: a payment for one node is worth
+    /// nothing at another.
+    pub fn asset_of(key: &PublicKey) -> AgentId {
+        address(ASSET_LABEL, key)
+    }
+
+    /// Where payments into that node's escrow go.
+    pub fn escrow_address_of(key: &PublicKey) -> AgentId {
+        address(ESCROW_LABEL, key)
+    }
+
     /// The domain that a payment is signed for.
     pub fn domain(&self, chain_id: u64) -> Domain {
         Domain {
@@ -172,4 +189,11 @@ impl Rail {
             extra: self.extra(),
         }
     }
+}
+
+fn address(label: &str, key: &PublicKey) -> AgentId {
+    let hash = keccak256(&[label.as_bytes(), key.as_bytes()].concat());
+    let mut address = [0; 20];
+    address.copy_from_slice(&hash.as_bytes()[12..]);
+    AgentId::from_bytes(address)
 }
