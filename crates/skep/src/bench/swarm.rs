@@ -202,6 +202,9 @@ struct Cost {
     virtual_per_s: f64,
 }
 
+/// One of the numbers of a cost.
+type Of = fn(&Cost) -> f64;
+
 fn swarms(nodes: u64, report: &mut dyn FnMut(Figure) -> Result<()>) -> Result<()> {
     let mut smaller: Option<(u64, Cost)> = None;
     // A swarm that breaks its own rules is no reason to hide what the others cost.
@@ -211,7 +214,7 @@ fn swarms(nodes: u64, report: &mut dyn FnMut(Figure) -> Result<()>) -> Result<()
         let calm = cost(size, Share::ZERO, &mut broken)?;
         progress(&format!("a swarm of {size}, a tenth of all messages lost"));
         let lossy = cost(size, Share::percent(10), &mut broken)?;
-        let pairs: [(&str, fn(&Cost) -> f64, &'static str); 5] = [
+        let pairs: [(&str, Of, &str); 5] = [
             ("messages received by a node for a task", |cost| cost.messages, "messages"),
             ("bytes received by a node for a task", |cost| cost.bytes, "bytes"),
             ("messages received by the busiest node", |cost| cost.busiest, "messages"),
@@ -256,7 +259,7 @@ fn cost(size: u64, loss: Share, broken: &mut Vec<String>) -> Result<Cost> {
             Some(found) => broken.push(format!("{} ({})", found.invariant, found.replay)),
         }
     }
-    let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+    let mean = |of: Of| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
     Ok(Cost {
         messages: mean(|cost| cost.messages),
         bytes: mean(|cost| cost.bytes),

@@ -69,20 +69,28 @@ pub struct Simulate {
     /// How often an honest node stops, and starts again from its disk
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=FAULTS_MAX))]
     crashes: Option<u64>,
-    /// How long those who were elected stay in office
+    /// How long those who were elected stay in office, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(EPOCH_MIN_S..=EPOCH_MAX_S)
     )]
     epoch: Option<u64>,
-    /// When the first client comes; after an epoch, elections have been held
+    /// The same in milliseconds
     #[arg(
         long,
-        value_name = "SECONDS",
-        value_parser = clap::value_parser!(u64).range(0..=BEGIN_MAX_S)
+        value_name = "MS",
+        conflicts_with = "epoch",
+        value_parser = clap::value_parser!(u64).range(EPOCH_MIN_S * 1_000..=EPOCH_MAX_S * 1_000)
     )]
-    begin: Option<u64>,
+    epoch_ms: Option<u64>,
+    /// When the first client comes, in milliseconds: after an epoch, elections have been held
+    #[arg(
+        long,
+        value_name = "MS",
+        value_parser = clap::value_parser!(u64).range(0..=BEGIN_MAX_S * 1_000)
+    )]
+    begin_ms: Option<u64>,
     /// Run so many seeds, from --seed on, on all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -119,8 +127,8 @@ impl Simulate {
         let nodes = or(self.nodes, drawn.nodes);
         let liars_borne = (nodes - 1) / 3;
         let mut timing = drawn.timing.clone();
-        if let Some(epoch_s) = self.epoch {
-            timing.epoch_ms = epoch_s * 1_000;
+        if let Some(epoch_ms) = self.epoch_ms.or(self.epoch.map(|epoch_s| epoch_s * 1_000)) {
+            timing.epoch_ms = epoch_ms;
         }
         let setup = Setup {
             nodes,
@@ -131,7 +139,7 @@ impl Simulate {
             partitions: or(self.partition, drawn.partitions),
             crashes: or(self.crashes, drawn.crashes),
             timing,
-            begin_ms: self.begin.map_or(drawn.begin_ms, |begin_s| begin_s * 1_000),
+            begin_ms: self.begin_ms.unwrap_or(drawn.begin_ms),
             picture: self.svg.is_some(),
             keep_messages: self.transcript.is_some(),
             real_signatures: self.transcript.is_some() || drawn.real_signatures,
@@ -186,9 +194,11 @@ impl Simulate {
         let threads = thread::available_parallelism().map_or(1, |count| count.get());
         thread::scope(|scope| {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-            let done = workers.into_iter().map(|worker| worker.join());
-            done.map(|ended| ended.unwrap_or_else(|_| bail!("a run panicked")))
-                .collect::<Result<()>>()
+            // All of them first: a panic that nobody asked for would be ours.
+            let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            ended
+                .into_iter()
+                .try_for_each(|ended| ended.unwrap_or_else(|_| bail!("a run panicked")))
         })?;
         bar.finish_and_clear();
         let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -38,8 +38,9 @@ fn refused(output: &Output) -> String {
 #[test]
 fn a_seed_is_a_run_and_its_command_runs_it_again() {
     let folder = tempfile::tempdir().unwrap();
-    let args =
-        ["simulate", "--seed", "4", "--nodes", "7", "--tasks", "1", "--loss", "0.05", "--json"];
+    let mut args = vec!["simulate", "--seed", "4", "--nodes", "7", "--tasks", "1"];
+    args.extend(["--loss", "0.05", "--duplication", "0.02", "--byzantine", "2", "--crashes", "1"]);
+    args.extend(["--partition", "1", "--epoch", "200", "--begin-ms", "150500", "--json"]);
     let first: Value = serde_json::from_str(&stdout(&swarm(folder.path(), &args))).unwrap();
     assert_eq!(first["nodes"], 7);
     assert_eq!(first["loss"], 0.05);
@@ -157,12 +158,21 @@ fn a_transcript_holds_until_anything_in_it_is_changed() {
     let wrong = "the plan of task-0: the value names other messages than its record";
     assert!(told.contains(wrong), "{told}");
 
-    // Two ballots have changed places.
+    // One voter's ballot is there twice, another's is not.
     let mut changed = run.transcript.clone();
     let attached = changed["messages"][plan]["attached"].as_array_mut().unwrap();
-    attached.swap(ballots[0], ballots[1]);
+    attached[ballots[0]] = attached[ballots[1]].clone();
     let told = refused(&run.verify(&changed));
     assert!(told.contains(wrong), "{told}");
+
+    // Two voters have swapped their ballots, and kept their signatures.
+    let mut changed = run.transcript.clone();
+    let attached = changed["messages"][plan]["attached"].as_array_mut().unwrap();
+    let [one, other] = [0, 1].map(|n| attached[ballots[n]]["params"].clone());
+    attached[ballots[0]]["params"] = other;
+    attached[ballots[1]]["params"] = one;
+    let told = refused(&run.verify(&changed));
+    assert!(told.contains(&format!("message {plan}: the signature does not fit")), "{told}");
 
     // A result that one liar has signed, with everybody's signatures for another one.
     let told = refused(&run.verify(&forged(&run.transcript, result)));

@@ -145,7 +145,7 @@ fn unplanned(chosen: &Chosen) -> &'static str {
 impl One {
     pub fn new(report: &Report) -> One {
         let (setup, counts) = (&report.setup, &report.counts);
-        let lies = |lies: &[skep_sim::Lie]| lies.iter().map(|lie| spaced(lie)).collect();
+        let lies = |lies: &[skep_sim::Lie]| lies.iter().map(spaced).collect();
         let liars = report.liars.iter().enumerate().filter(|(_, all)| !all.is_empty());
         let broken = report.violations.iter().map(|found| Broken::new(setup.seed, found));
         One {
