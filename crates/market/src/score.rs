@@ -22,15 +22,18 @@ mod subsidy;
 use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
-use skep_base::{AgentId, Did, Timestamp};
+use skep_base::{AgentId, Did, Timestamp, json::read_own};
 use skep_score::{
     Totals, Track,
     atep::{Breadth, badges::BadgeChange},
     parameters::Parameters,
     track::{Around, Evaluated},
 };
-use skep_store::{Load, Lock, RecordKey, RouteKey, ScoreFact, Turn};
-use skep_wire::score::{BenchmarkEvent, Evaluator};
+use skep_store::{Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn};
+use skep_wire::{
+    score::{BenchmarkEvent, Evaluator},
+    settle::Tier,
+};
 
 pub use self::{
     admin::AdminRefusal,
@@ -132,12 +135,24 @@ pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock:
 
 /// The track record of a turn that loaded it.
 pub(crate) fn track_of(turn: &Turn, agent: &AgentId) -> Result<Track, Stop> {
-    Ok(turn.record(&score_key(agent))?.unwrap_or_default())
+    let stored: Option<Track> = turn.record(&score_key(agent))?;
+    Ok(Track::resume(stored.unwrap_or_default(), turn.counted(agent)?.last.map(fact::mark)))
+}
+
+/// The tier of a turn that loaded the track record, whether or not it loaded the facts.
+pub(crate) fn stored_tier(turn: &Turn, agent: &AgentId) -> Result<Tier, Stop> {
+    let stored: Option<Track> = turn.record(&score_key(agent))?;
+    Ok(stored.unwrap_or_default().tier)
+}
+
+/// Writes a track record. What its last fact says stands in that fact's row.
+pub(crate) fn put_track(turn: &mut Turn, agent: &AgentId, track: &Track) -> Result<(), Stop> {
+    Ok(turn.put_changed(&score_key(agent), &track.to_store())?)
 }
 
 /// What was counted before the window.
 pub(crate) fn base_of(turn: &Turn, agent: &AgentId) -> Result<Totals, Stop> {
-    Ok(fact::totals(turn.base_totals(agent)?))
+    Ok(fact::totals(turn.counted(agent)?.base))
 }
 
 impl Scored<'_> {
@@ -189,7 +204,7 @@ impl Market {
         change.apply(&mut track);
         if let Some(fact) = &mut line.counted {
             let n = track.count(&who.agent, fact);
-            turn.add_fact(fact::row(who.agent, n, fact, &track));
+            turn.add_fact(fact::row(who.agent, n, fact, &track))?;
         }
         self.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
         if let Some(visit) = &line.visit {
@@ -200,7 +215,7 @@ impl Market {
             tell_badges(turn, &who.agent, &badges)?;
             turn.put(&key, &breadth)?;
         }
-        turn.put(&score_key(&who.agent), &track)?;
+        put_track(turn, &who.agent, &track)?;
         Ok(line)
     }
 
@@ -242,11 +257,9 @@ impl Market {
 
     /// An agent's track record, with what was counted before the window that ends now.
     pub async fn track_record(&self, agent: &AgentId) -> Result<(Track, Totals), Failure> {
-        let track: Option<Track> = self.read(score_key(agent)).await?;
-        let Some(track) = track else { return Ok(Default::default()) };
-        let since = self.store.now().await?.minus(skep_store::SCORE_WINDOW);
-        let base = self.store.score_base(*agent, since).await?;
-        Ok((track, fact::totals(base)))
+        let now = self.store.now().await?;
+        let (_, track, base) = stored_track(&self.store, agent, now).await?;
+        Ok((track, base))
     }
 
     /// What became of an agent's benchmark, newest first (14.3).
@@ -271,13 +284,30 @@ impl Market {
     }
 }
 
+/// An agent's track record with its record's version, and what was counted before the window that
+/// ends at `now`, all as of one moment.
+async fn stored_track(
+    store: &Store,
+    agent: &AgentId,
+    now: Timestamp,
+) -> Result<(i64, Track, Totals), StoreError> {
+    let (record, counted) = store.counted(*agent, score_key(agent), now).await?;
+    let stored = match &record {
+        None => Track::default(),
+        Some(record) => read_own(record.body.as_bytes())
+            .map_err(|e| Bug(format!("the score of {agent} is unreadable: {e}")))?,
+    };
+    let track = Track::resume(stored, counted.last.map(fact::mark));
+    Ok((record.map_or(0, |record| record.version), track, fact::totals(counted.base)))
+}
+
 /// Writes down what became of a benchmark: the event, and a line of the agent's history.
 pub(crate) fn tell_benchmark(
     turn: &mut Turn,
     agent: &AgentId,
     event: &BenchmarkEvent,
 ) -> Result<(), Stop> {
-    let line = serde_json::to_string(event).map_err(|e| skep_store::Bug(e.to_string()))?;
+    let line = serde_json::to_string(event).map_err(|e| Bug(e.to_string()))?;
     turn.enlist(&history_list(agent), line);
     let told = BenchmarkChanged { agent_id: *agent, event };
     turn.event(&RouteKey::of(agent), "benchmark.changed", &told, &[*agent])?;

@@ -21,7 +21,7 @@ use crate::{
     job::Job,
     list::ListChanges,
     listing::{Indexed, ListingChanges, Payload},
-    score_fact::{ScoreFact, ScoreTotals},
+    score_fact::{Counted, ScoreFact},
 };
 
 /// What keeps the rows of one deal, or of one agent, on one shard.
@@ -77,7 +77,7 @@ pub struct Load {
     pub transfers: Vec<(RouteKey, TransferId)>,
     /// Unique names, as (kind, name).
     pub names: Vec<(&'static str, String)>,
-    /// Agents of whom the turn is told what they had counted before the window that ends now.
+    /// Agents of whom the turn is told what was counted, and what before the window that ends now.
     pub facts: Vec<AgentId>,
 }
 
@@ -228,7 +228,7 @@ pub struct Turn {
     ids_made: u32,
     pub(crate) records: BTreeMap<RecordKey, Option<StoredRecord>>,
     pub(crate) names: BTreeMap<(&'static str, String), Option<String>>,
-    pub(crate) bases: BTreeMap<AgentId, ScoreTotals>,
+    pub(crate) counted: BTreeMap<AgentId, Counted>,
     pub(crate) writes: Writes,
     /// The ledger's page of this turn.
     pub book: Book,
@@ -242,7 +242,7 @@ impl Turn {
             ids_made: 0,
             records: BTreeMap::new(),
             names: BTreeMap::new(),
-            bases: BTreeMap::new(),
+            counted: BTreeMap::new(),
             writes: Writes::default(),
             book: Book::default(),
         }
@@ -275,11 +275,25 @@ impl Turn {
 
     /// Writes a loaded record.
     pub fn put<T: Serialize>(&mut self, key: &RecordKey, value: &T) -> Result<(), Bug> {
+        self.write(key, to_json(value)?)
+    }
+
+    /// Writes a loaded record unless it says the same already.
+    pub fn put_changed<T: Serialize>(&mut self, key: &RecordKey, value: &T) -> Result<(), Bug> {
+        let body = to_json(value)?;
+        let written = self.writes.records.iter().any(|write| write.key == *key);
+        let same = |stored: &Option<StoredRecord>| stored.as_ref().is_some_and(|s| s.body == body);
+        if !written && self.records.get(key).is_some_and(same) {
+            return Ok(());
+        }
+        self.write(key, body)
+    }
+
+    fn write(&mut self, key: &RecordKey, body: String) -> Result<(), Bug> {
         let Some(loaded) = self.records.get(key) else {
             return Err(Bug(format!("{} {} was not loaded for this turn", key.kind, key.id)));
         };
         let old_version = loaded.as_ref().map_or(0, |stored| stored.version);
-        let body = to_json(value)?;
         let write = RecordWrite { key: key.clone(), old_version, body };
         match self.writes.records.iter_mut().find(|w| w.key == *key) {
             Some(earlier) => *earlier = write,
@@ -365,15 +379,21 @@ impl Turn {
         self.writes.payloads.push(payload);
     }
 
-    /// What a loaded agent had counted before the window that ends now.
-    pub fn base_totals(&self, agent: &AgentId) -> Result<ScoreTotals, Bug> {
-        let loaded = self.bases.get(agent).copied();
+    /// What was counted of a loaded agent, this turn's facts included.
+    pub fn counted(&self, agent: &AgentId) -> Result<Counted, Bug> {
+        let loaded = self.counted.get(agent).copied();
         loaded.ok_or_else(|| Bug(format!("the facts of {agent} were not loaded for this turn")))
     }
 
-    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's record.
-    pub fn add_fact(&mut self, fact: ScoreFact) {
+    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's track record.
+    pub fn add_fact(&mut self, fact: ScoreFact) -> Result<(), Bug> {
+        let Some(counted) = self.counted.get_mut(&fact.agent) else {
+            let agent = fact.agent;
+            return Err(Bug(format!("the facts of {agent} were not loaded for this turn")));
+        };
+        counted.last = Some(fact.mark());
         self.writes.facts.push(fact);
+        Ok(())
     }
 
     /// Orders the events of one route: by the version of its record, then by their place.

@@ -18,9 +18,9 @@ use skep_wire::{
 };
 
 use super::{
-    OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
+    OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key, put_track,
     rank::{Whose, rank_at, rank_now},
-    report, score_key, tell_benchmark, track_of,
+    report, tell_benchmark, track_of,
 };
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
@@ -227,7 +227,7 @@ impl Market {
             let mut track = track_of(turn, &agent)?;
             let on = On { market: &market, agent, operator: &operator, reason: &reason };
             let now = act(&on, turn, &mut track)?;
-            turn.put(&score_key(&agent), &track)?;
+            put_track(turn, &agent, &track)?;
             Ok(AdminAnswer { at: turn.now(), now })
         });
         Ok(done.await?.value)

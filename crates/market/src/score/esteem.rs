@@ -23,8 +23,8 @@ fn says_all(word: &Standing) -> bool {
 }
 
 /// The tier of a track record, or the operator's word of a test.
-pub(crate) fn tier_of(word: Option<&Standing>, track: &Track) -> Tier {
-    word.filter(|word| says_all(word)).map_or(track.tier, |word| word.tier)
+pub(crate) fn tier_of(word: Option<&Standing>, tier: Tier) -> Tier {
+    word.filter(|word| says_all(word)).map_or(tier, |word| word.tier)
 }
 
 impl Market {

@@ -9,7 +9,7 @@ use skep_score::{
 use skep_store::{Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 use skep_wire::score::Evaluator;
 
-use super::{Scored, load_track, score_key, track_of};
+use super::{Scored, load_track, put_track, track_of};
 use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
 /// Jobs that look at a benchmark again.
@@ -59,7 +59,7 @@ impl Market {
             track.heartbeat = None;
             let who = Scored { agent, operator: &operator };
             market.evaluate(turn, who, &mut track, Evaluator::Heartbeat)?;
-            Ok(turn.put(&score_key(&agent), &track)?)
+            put_track(turn, &agent, &track)
         });
         looked.await.map(drop)
     }

@@ -9,8 +9,8 @@ use skep_store::{Load, Lock, RouteKey};
 use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, TrustedIssuer};
 
 use super::{
-    Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
-    score_key, track_of,
+    Scored, admin::trust_registry_key, load_track, publication::bug, put_track,
+    refusal::ScoreRefusal, track_of,
 };
 use crate::{Answered, Failure, Market, Signed, identity::agent_key};
 
@@ -94,7 +94,7 @@ impl Market {
             }
             let who = Scored { agent, operator: &operator };
             market.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
-            turn.put(&score_key(&agent), &track)?;
+            put_track(turn, &agent, &track)?;
             Ok(answer)
         })
         .await
