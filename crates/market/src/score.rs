@@ -17,11 +17,12 @@ mod recompute;
 mod refusal;
 mod report;
 mod sample;
+mod seen;
 mod subsidy;
 
 use std::sync::PoisonError;
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Did, Timestamp, json::read_own};
 use skep_score::{
     Totals, Track,
@@ -30,10 +31,7 @@ use skep_score::{
     track::{Around, Evaluated},
 };
 use skep_store::{Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn};
-use skep_wire::{
-    score::{BenchmarkEvent, Evaluator},
-    settle::Tier,
-};
+use skep_wire::score::{BenchmarkEvent, Evaluator};
 
 pub use self::{
     admin::AdminRefusal,
@@ -54,9 +52,10 @@ pub(crate) use self::{
     issuer::Office,
     publication::breadth_key,
     rank::{RANK_JOB, Whose, is_newcomer, rank_now},
+    seen::Seen,
     subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
 };
-use crate::{Failure, Market, answer::Stop, identity::agent_key};
+use crate::{Failure, Market, answer::Stop};
 
 // Both say how long a fact counts: the store to find sums by, the rules to name it.
 const _: () =
@@ -113,18 +112,6 @@ pub(crate) struct Scored<'a> {
     pub(crate) operator: &'a Did,
 }
 
-/// The part of an agent's record that says whether it has a key: the rest is long.
-#[derive(Debug, Deserialize)]
-struct Keyed {
-    agent: KeyedAgent,
-}
-
-#[derive(Debug, Deserialize)]
-struct KeyedAgent {
-    #[serde(default)]
-    current_key: Option<IgnoredAny>,
-}
-
 /// Adds what counting touches: the track record, what was counted before the window, and whether
 /// the operator is in its cool-down. The agent's own record must be loaded too.
 pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock: Lock) {
@@ -133,34 +120,12 @@ pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock:
     load.facts.push(*agent);
 }
 
-/// The track record of a turn that loaded it.
-pub(crate) fn track_of(turn: &Turn, agent: &AgentId) -> Result<Track, Stop> {
-    let stored: Option<Track> = turn.record(&score_key(agent))?;
-    Ok(Track::resume(stored.unwrap_or_default(), turn.counted(agent)?.last.map(fact::mark)))
-}
-
-/// The tier of a turn that loaded the track record, whether or not it loaded the facts.
-pub(crate) fn stored_tier(turn: &Turn, agent: &AgentId) -> Result<Tier, Stop> {
-    let stored: Option<Track> = turn.record(&score_key(agent))?;
-    Ok(stored.unwrap_or_default().tier)
-}
-
-/// Writes a track record. What its last fact says stands in that fact's row.
-pub(crate) fn put_track(turn: &mut Turn, agent: &AgentId, track: &Track) -> Result<(), Stop> {
-    Ok(turn.put_changed(&score_key(agent), &track.to_store())?)
-}
-
 /// What was counted before the window.
 pub(crate) fn base_of(turn: &Turn, agent: &AgentId) -> Result<Totals, Stop> {
     Ok(fact::totals(turn.counted(agent)?.base))
 }
 
 impl Scored<'_> {
-    fn has_key(&self, turn: &Turn) -> Result<bool, Stop> {
-        let known: Option<Keyed> = turn.record(&agent_key(&self.agent))?;
-        Ok(known.is_some_and(|known| known.agent.current_key.is_some()))
-    }
-
     fn in_cooldown(&self, turn: &Turn) -> Result<bool, Stop> {
         let known: Option<OperatorScore> = turn.record(&operator_score_key(self.operator))?;
         Ok(known.is_some_and(|known| known.in_cooldown(turn.now())))
@@ -169,11 +134,12 @@ impl Scored<'_> {
     /// What a score depends on besides the track record.
     pub(crate) fn around<'a>(
         &self,
+        market: &Market,
         turn: &Turn,
         base: &'a Totals,
         parameters: &'a Parameters,
     ) -> Result<Around<'a>, Stop> {
-        let (has_key, cooldown) = (self.has_key(turn)?, self.in_cooldown(turn)?);
+        let (has_key, cooldown) = (market.has_key(turn, &self.agent)?, self.in_cooldown(turn)?);
         Ok(Around { now: turn.now(), base, has_key, cooldown, parameters })
     }
 }
@@ -199,7 +165,7 @@ impl Market {
         if change.is_nothing() || !self.counts {
             return Ok(ScoreLine::default());
         }
-        let mut track = track_of(turn, &who.agent)?;
+        let mut track = self.track_of(turn, &who.agent)?;
         let mut line = change.line(who.agent);
         change.apply(&mut track);
         if let Some(fact) = &mut line.counted {
@@ -215,7 +181,7 @@ impl Market {
             tell_badges(turn, &who.agent, &badges)?;
             turn.put(&key, &breadth)?;
         }
-        put_track(turn, &who.agent, &track)?;
+        self.put_track(turn, &who.agent, &track)?;
         Ok(line)
     }
 
@@ -229,7 +195,7 @@ impl Market {
         evaluator: Evaluator,
     ) -> Result<Evaluated, Stop> {
         let (base, parameters) = (base_of(turn, &who.agent)?, self.parameters());
-        let around = who.around(turn, &base, &parameters)?;
+        let around = who.around(self, turn, &base, &parameters)?;
         let evaluated = track.evaluate(&around, evaluator);
         if let Some(from) = evaluated.promoted_from {
             let told = serde_json::json!({

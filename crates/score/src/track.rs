@@ -179,7 +179,8 @@ impl Track {
 
     /// What is stored: the same text as long as nothing but the last fact changes.
     pub fn to_store(&self) -> Track {
-        let mut stored = self.clone();
+        let mut stored = Track { facts: 0, chain: Hash32::ZERO, last_at: None, ..self.clone() };
+        stored.totals = Totals::default();
         if self.last_at.is_some() && self.benchmark.last_evaluated_at == self.last_at {
             stored.benchmark.last_evaluated_at = None;
             stored.looked_at_last = true;

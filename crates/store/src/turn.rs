@@ -262,38 +262,29 @@ impl Turn {
         Id::new(self.now, rest)
     }
 
-    /// Reads a loaded record.
-    pub fn record<T: DeserializeOwned>(&self, key: &RecordKey) -> Result<Option<T>, Bug> {
+    /// The text of a loaded record.
+    pub fn text(&self, key: &RecordKey) -> Result<Option<&str>, Bug> {
         match self.records.get(key) {
             None => Err(Bug(format!("{} {} was not loaded for this turn", key.kind, key.id))),
-            Some(None) => Ok(None),
-            Some(Some(stored)) => read_own(stored.body.as_bytes())
-                .map(Some)
-                .map_err(|error| Bug(format!("{} {} is unreadable: {error}", key.kind, key.id))),
+            Some(stored) => Ok(stored.as_ref().map(|stored| stored.body.as_str())),
         }
+    }
+
+    /// Reads a loaded record.
+    pub fn record<T: DeserializeOwned>(&self, key: &RecordKey) -> Result<Option<T>, Bug> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        read_own(text.as_bytes())
+            .map(Some)
+            .map_err(|error| Bug(format!("{} {} is unreadable: {error}", key.kind, key.id)))
     }
 
     /// Writes a loaded record.
     pub fn put<T: Serialize>(&mut self, key: &RecordKey, value: &T) -> Result<(), Bug> {
-        self.write(key, to_json(value)?)
-    }
-
-    /// Writes a loaded record unless it says the same already.
-    pub fn put_changed<T: Serialize>(&mut self, key: &RecordKey, value: &T) -> Result<(), Bug> {
-        let body = to_json(value)?;
-        let written = self.writes.records.iter().any(|write| write.key == *key);
-        let same = |stored: &Option<StoredRecord>| stored.as_ref().is_some_and(|s| s.body == body);
-        if !written && self.records.get(key).is_some_and(same) {
-            return Ok(());
-        }
-        self.write(key, body)
-    }
-
-    fn write(&mut self, key: &RecordKey, body: String) -> Result<(), Bug> {
         let Some(loaded) = self.records.get(key) else {
             return Err(Bug(format!("{} {} was not loaded for this turn", key.kind, key.id)));
         };
         let old_version = loaded.as_ref().map_or(0, |stored| stored.version);
+        let body = to_json(value)?;
         let write = RecordWrite { key: key.clone(), old_version, body };
         match self.writes.records.iter_mut().find(|w| w.key == *key) {
             Some(earlier) => *earlier = write,

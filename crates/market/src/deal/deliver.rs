@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Answered, Failure, Market, Refusal, Signed,
     answer::Stop,
-    score::{score_key, stored_tier, tier_of},
+    score::{score_key, tier_of},
 };
 
 /// How often a delivery is prepared anew because the picked verifier went away.
@@ -127,7 +127,7 @@ impl Market {
             let tier = match auto_approve {
                 true => {
                     let word: Option<Standing> = turn.record(&standing_key(&deal.provider))?;
-                    tier_of(word.as_ref(), stored_tier(turn, &deal.provider)?)
+                    tier_of(word.as_ref(), market.tier_in(turn, &deal.provider)?)
                 }
                 false => Default::default(),
             };

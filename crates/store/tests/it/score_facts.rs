@@ -85,8 +85,10 @@ on_both_engines! {
             let step = move |turn: &mut Turn| {
                 let n = turn.counted(&one)?.last.map_or(0, |last| last.n) + 1;
                 turn.add_fact(fact(one, n, turn.now()))?;
-                // It says the same every time: written once, and held by whoever counts.
-                turn.put_changed(&key(one), &"one")?;
+                // Written once, and held by whoever counts.
+                if turn.text(&key(one))?.is_none() {
+                    turn.put(&key(one), &"one")?;
+                }
                 Ok(Decision::Commit(n.to_string()))
             };
             f.store.call(Call { load, guards: Vec::new(), step: Box::new(step) })
