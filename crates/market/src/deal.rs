@@ -201,6 +201,16 @@ impl Market {
         known.ok_or_else(|| DealRefusal::UnknownDeal { deal: *id }.into())
     }
 
+    /// Loads what a step needs that neither moves money nor counts: the deal and both sides.
+    pub(crate) fn load_talk(&self, deal: &Deal) -> Load {
+        let records = vec![
+            (deal_key(&deal.id), Lock::Exclusive),
+            (agent_key(&deal.requester), Lock::None),
+            (agent_key(&deal.provider), Lock::None),
+        ];
+        Load { records, ..Load::default() }
+    }
+
     /// Loads what any step of an open deal may need: the deal, both sides, and the accounts that a
     /// settlement touches.
     pub(crate) fn load_deal(&self, deal: &Deal) -> Load {

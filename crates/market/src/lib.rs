@@ -91,6 +91,7 @@ pub struct Market {
     pots: Arc<deal::Pots>,
     claims: Arc<pay::Claims>,
     receipts: Arc<hire::Receipts>,
+    seen: Arc<score::Seen>,
     challenge: Challenge,
     /// The benchmarks' minimums.
     parameters: Arc<RwLock<Parameters>>,
@@ -121,6 +122,7 @@ impl Market {
             pots: Arc::default(),
             claims: Arc::default(),
             receipts: Arc::default(),
+            seen: Arc::default(),
             challenge: Challenge::default(),
             parameters: Arc::default(),
             counts: true,

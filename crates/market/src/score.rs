@@ -17,19 +17,20 @@ mod recompute;
 mod refusal;
 mod report;
 mod sample;
+mod seen;
 mod subsidy;
 
 use std::sync::PoisonError;
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
-use skep_base::{AgentId, Did, Timestamp};
+use serde::{Deserialize, Serialize};
+use skep_base::{AgentId, Did, Timestamp, json::read_own};
 use skep_score::{
     Totals, Track,
     atep::{Breadth, badges::BadgeChange},
     parameters::Parameters,
     track::{Around, Evaluated},
 };
-use skep_store::{Load, Lock, RecordKey, RouteKey, ScoreFact, Turn};
+use skep_store::{Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn};
 use skep_wire::score::{BenchmarkEvent, Evaluator};
 
 pub use self::{
@@ -51,9 +52,10 @@ pub(crate) use self::{
     issuer::Office,
     publication::breadth_key,
     rank::{RANK_JOB, Whose, is_newcomer, rank_now},
+    seen::Seen,
     subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
 };
-use crate::{Failure, Market, answer::Stop, identity::agent_key};
+use crate::{Failure, Market, answer::Stop};
 
 // Both say how long a fact counts: the store to find sums by, the rules to name it.
 const _: () =
@@ -110,18 +112,6 @@ pub(crate) struct Scored<'a> {
     pub(crate) operator: &'a Did,
 }
 
-/// The part of an agent's record that says whether it has a key: the rest is long.
-#[derive(Debug, Deserialize)]
-struct Keyed {
-    agent: KeyedAgent,
-}
-
-#[derive(Debug, Deserialize)]
-struct KeyedAgent {
-    #[serde(default)]
-    current_key: Option<IgnoredAny>,
-}
-
 /// Adds what counting touches: the track record, what was counted before the window, and whether
 /// the operator is in its cool-down. The agent's own record must be loaded too.
 pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock: Lock) {
@@ -130,22 +120,12 @@ pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock:
     load.facts.push(*agent);
 }
 
-/// The track record of a turn that loaded it.
-pub(crate) fn track_of(turn: &Turn, agent: &AgentId) -> Result<Track, Stop> {
-    Ok(turn.record(&score_key(agent))?.unwrap_or_default())
-}
-
 /// What was counted before the window.
 pub(crate) fn base_of(turn: &Turn, agent: &AgentId) -> Result<Totals, Stop> {
-    Ok(fact::totals(turn.base_totals(agent)?))
+    Ok(fact::totals(turn.counted(agent)?.base))
 }
 
 impl Scored<'_> {
-    fn has_key(&self, turn: &Turn) -> Result<bool, Stop> {
-        let known: Option<Keyed> = turn.record(&agent_key(&self.agent))?;
-        Ok(known.is_some_and(|known| known.agent.current_key.is_some()))
-    }
-
     fn in_cooldown(&self, turn: &Turn) -> Result<bool, Stop> {
         let known: Option<OperatorScore> = turn.record(&operator_score_key(self.operator))?;
         Ok(known.is_some_and(|known| known.in_cooldown(turn.now())))
@@ -154,11 +134,12 @@ impl Scored<'_> {
     /// What a score depends on besides the track record.
     pub(crate) fn around<'a>(
         &self,
+        market: &Market,
         turn: &Turn,
         base: &'a Totals,
         parameters: &'a Parameters,
     ) -> Result<Around<'a>, Stop> {
-        let (has_key, cooldown) = (self.has_key(turn)?, self.in_cooldown(turn)?);
+        let (has_key, cooldown) = (market.has_key(turn, &self.agent)?, self.in_cooldown(turn)?);
         Ok(Around { now: turn.now(), base, has_key, cooldown, parameters })
     }
 }
@@ -184,12 +165,12 @@ impl Market {
         if change.is_nothing() || !self.counts {
             return Ok(ScoreLine::default());
         }
-        let mut track = track_of(turn, &who.agent)?;
+        let mut track = self.track_of(turn, &who.agent)?;
         let mut line = change.line(who.agent);
         change.apply(&mut track);
         if let Some(fact) = &mut line.counted {
             let n = track.count(&who.agent, fact);
-            turn.add_fact(fact::row(who.agent, n, fact, &track));
+            turn.add_fact(fact::row(who.agent, n, fact, &track))?;
         }
         self.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
         if let Some(visit) = &line.visit {
@@ -200,7 +181,7 @@ impl Market {
             tell_badges(turn, &who.agent, &badges)?;
             turn.put(&key, &breadth)?;
         }
-        turn.put(&score_key(&who.agent), &track)?;
+        self.put_track(turn, &who.agent, &track)?;
         Ok(line)
     }
 
@@ -214,7 +195,7 @@ impl Market {
         evaluator: Evaluator,
     ) -> Result<Evaluated, Stop> {
         let (base, parameters) = (base_of(turn, &who.agent)?, self.parameters());
-        let around = who.around(turn, &base, &parameters)?;
+        let around = who.around(self, turn, &base, &parameters)?;
         let evaluated = track.evaluate(&around, evaluator);
         if let Some(from) = evaluated.promoted_from {
             let told = serde_json::json!({
@@ -242,11 +223,9 @@ impl Market {
 
     /// An agent's track record, with what was counted before the window that ends now.
     pub async fn track_record(&self, agent: &AgentId) -> Result<(Track, Totals), Failure> {
-        let track: Option<Track> = self.read(score_key(agent)).await?;
-        let Some(track) = track else { return Ok(Default::default()) };
-        let since = self.store.now().await?.minus(skep_store::SCORE_WINDOW);
-        let base = self.store.score_base(*agent, since).await?;
-        Ok((track, fact::totals(base)))
+        let now = self.store.now().await?;
+        let (_, track, base) = stored_track(&self.store, agent, now).await?;
+        Ok((track, base))
     }
 
     /// What became of an agent's benchmark, newest first (14.3).
@@ -271,13 +250,30 @@ impl Market {
     }
 }
 
+/// An agent's track record with its record's version, and what was counted before the window that
+/// ends at `now`, all as of one moment.
+async fn stored_track(
+    store: &Store,
+    agent: &AgentId,
+    now: Timestamp,
+) -> Result<(i64, Track, Totals), StoreError> {
+    let (record, counted) = store.counted(*agent, score_key(agent), now).await?;
+    let stored = match &record {
+        None => Track::default(),
+        Some(record) => read_own(record.body.as_bytes())
+            .map_err(|e| Bug(format!("the score of {agent} is unreadable: {e}")))?,
+    };
+    let track = Track::resume(stored, counted.last.map(fact::mark));
+    Ok((record.map_or(0, |record| record.version), track, fact::totals(counted.base)))
+}
+
 /// Writes down what became of a benchmark: the event, and a line of the agent's history.
 pub(crate) fn tell_benchmark(
     turn: &mut Turn,
     agent: &AgentId,
     event: &BenchmarkEvent,
 ) -> Result<(), Stop> {
-    let line = serde_json::to_string(event).map_err(|e| skep_store::Bug(e.to_string()))?;
+    let line = serde_json::to_string(event).map_err(|e| Bug(e.to_string()))?;
     turn.enlist(&history_list(agent), line);
     let told = BenchmarkChanged { agent_id: *agent, event };
     turn.event(&RouteKey::of(agent), "benchmark.changed", &told, &[*agent])?;

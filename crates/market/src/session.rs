@@ -299,6 +299,6 @@ impl Market {
         }
         let word: Option<Standing> = crate::read::next(&mut records)?;
         let track: Option<Track> = crate::read::next(&mut records)?;
-        Ok(tier_of(word.as_ref(), &track.unwrap_or_default()))
+        Ok(tier_of(word.as_ref(), track.unwrap_or_default().tier))
     }
 }

@@ -34,17 +34,21 @@ pub const BASIC_SESSIONS: u64 = 10;
 pub const VERIFIED_SESSIONS: u64 = 50;
 pub const TRUSTED_SESSIONS: u64 = 200;
 
-/// An agent's track record as it is stored.
+/// An agent's track record. What every fact moves stands in the row of the last one and is not
+/// stored a second time: [`Track::to_store`] leaves it out, [`Track::resume`] puts it back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Track {
     /// How many facts there are, and the end of their chain.
+    #[serde(skip)]
     pub facts: u64,
+    #[serde(skip)]
     pub chain: Hash32,
+    #[serde(skip)]
     pub totals: Totals,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub last_at: Option<Timestamp>,
     /// The newest session whose proof was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,6 +84,18 @@ pub struct Track {
     pub subsidies_open: u32,
     #[serde(skip_serializing_if = "Shown::is_none")]
     pub shown: Shown,
+    /// As it is stored: its benchmark was last looked at when its last fact was counted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub looked_at_last: bool,
+}
+
+/// Where a track record stands after a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub facts: u64,
+    pub chain: Hash32,
+    pub totals: Totals,
+    pub at: Timestamp,
 }
 
 /// What search was last told of an agent.
@@ -97,6 +113,10 @@ impl Shown {
 
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What an evaluation needs to know besides the track record.
@@ -144,6 +164,30 @@ pub struct Modifiers {
 }
 
 impl Track {
+    /// A stored track record, with what its last fact says.
+    pub fn resume(stored: Track, last: Option<Mark>) -> Track {
+        let mut track = stored;
+        if let Some(Mark { facts, chain, totals, at }) = last {
+            (track.facts, track.chain, track.totals) = (facts, chain, totals);
+            track.last_at = Some(at);
+        }
+        if std::mem::take(&mut track.looked_at_last) {
+            track.benchmark.last_evaluated_at = track.last_at;
+        }
+        track
+    }
+
+    /// What is stored: the same text as long as nothing but the last fact changes.
+    pub fn to_store(&self) -> Track {
+        let mut stored = Track { facts: 0, chain: Hash32::ZERO, last_at: None, ..self.clone() };
+        stored.totals = Totals::default();
+        if self.last_at.is_some() && self.benchmark.last_evaluated_at == self.last_at {
+            stored.benchmark.last_evaluated_at = None;
+            stored.looked_at_last = true;
+        }
+        stored
+    }
+
     /// Adds a fact and says its number; its time is never before the last one's.
     pub fn count(&mut self, agent: &AgentId, fact: &mut Fact) -> u64 {
         fact.at = self.last_at.map_or(fact.at, |last| last.max(fact.at));

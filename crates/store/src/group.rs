@@ -23,7 +23,7 @@ use crate::{
     event::Event,
     list::ListChanges,
     listing::{ListingChanges, Payload},
-    score_fact::{ScoreFact, ScoreTotals},
+    score_fact::{Counted, ScoreFact},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, RouteKey,
@@ -84,7 +84,7 @@ pub(crate) struct Group {
     /// By route and id: the same id on another route is another transfer.
     pub(crate) transfers: BTreeMap<(RouteKey, TransferId), Option<StoredTransfer>>,
     pub(crate) debts: BTreeMap<AccountId, Vec<Debt>>,
-    pub(crate) bases: BTreeMap<AgentId, ScoreTotals>,
+    pub(crate) counted: BTreeMap<AgentId, Counted>,
 
     pub(crate) new_guards: Vec<NewGuard>,
     pub(crate) new_names: Vec<(&'static str, String, String)>,
@@ -190,8 +190,8 @@ impl Group {
             turn.names.insert((kind, name.clone()), owner);
         }
         for agent in &call.load.facts {
-            if let Some(base) = self.bases.get(agent) {
-                turn.bases.insert(*agent, *base);
+            if let Some(counted) = self.counted.get(agent) {
+                turn.counted.insert(*agent, *counted);
             }
         }
         let mut wanted = call.load.accounts.clone();
@@ -243,7 +243,12 @@ impl Group {
         self.lists.extend(writes.lists);
         self.listings.extend(writes.listings);
         self.payloads.extend(writes.payloads);
-        self.new_facts.extend(writes.facts);
+        for fact in writes.facts {
+            if let Some(counted) = self.counted.get_mut(&fact.agent) {
+                counted.last = Some(fact.mark());
+            }
+            self.new_facts.push(fact);
+        }
         for account in book.changed_accounts() {
             self.changed_accounts.insert(account.id.clone());
             self.accounts.insert(account.id.clone(), account.clone());

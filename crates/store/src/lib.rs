@@ -38,7 +38,7 @@ pub use self::{
         Indexed, LISTINGS_SCANNED_MAX, ListingFilter, ListingPage, ListingPlace, ListingRow,
         ModeFilter, Payload,
     },
-    score_fact::{SCORE_WINDOW, ScoreFact, ScoreTotals},
+    score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
     sqlite::Synchronous,
     store::{Entry, Options, Progress, Seen, Store},
     transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},

@@ -21,6 +21,25 @@ pub struct ScoreTotals {
     pub released_cents: i64,
 }
 
+/// Where an agent's facts stand after one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreMark {
+    pub at: Timestamp,
+    pub n: i64,
+    /// The end of the agent's chain.
+    pub chain: Hash32,
+    pub totals: ScoreTotals,
+}
+
+/// What a turn is told of an agent's facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The last one of all.
+    pub last: Option<ScoreMark>,
+    /// The sums of those that are older than the window.
+    pub base: ScoreTotals,
+}
+
 /// One session or settlement that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoreFact {
@@ -40,6 +59,13 @@ pub struct ScoreFact {
     pub chain: Hash32,
     /// The sums after this fact.
     pub totals: ScoreTotals,
+}
+
+impl ScoreFact {
+    pub fn mark(&self) -> ScoreMark {
+        let ScoreFact { at, n, chain, totals, .. } = *self;
+        ScoreMark { at, n, chain, totals }
+    }
 }
 
 /// The columns of a fact, in the order in which they are read.

@@ -36,6 +36,9 @@ use crate::{
 const QUEUE_MAX: usize = 4096;
 /// Readers at the same time.
 const READERS_MAX: usize = 4;
+/// What is kept of the log's file when it starts over: writing over what is there costs less than
+/// growing it anew. More than the checkpointer lets it grow to, as a rule.
+const LOG_BYTES_KEPT: u64 = 64 << 20;
 /// How long one read may last: a reader that stays keeps the log from starting over.
 const READ_AGE_MAX: Duration = Duration::from_secs(5);
 /// Checks of the whole database may take longer.
@@ -281,7 +284,7 @@ pub(crate) fn connect(settings: &Settings) -> rusqlite::Result<Connection> {
         "pragma journal_mode = wal; pragma synchronous = {synchronous};
          pragma wal_autocheckpoint = 0; pragma temp_store = memory;
          pragma cache_size = -65536; pragma trusted_schema = off;
-         pragma journal_size_limit = 8388608;"
+         pragma journal_size_limit = {LOG_BYTES_KEPT};"
     ))?;
     keep_plans(&conn)?;
     Ok(conn)

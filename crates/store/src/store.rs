@@ -18,7 +18,7 @@ use crate::{
     list::Listed,
     listing::{ListingFilter, ListingPage, ListingPlace, PAYLOADS_DROPPED},
     postgres::{self, Postgres},
-    score_fact::{ScoreFact, ScoreTotals},
+    score_fact::{Counted, ScoreFact},
     sqlite::{self, Sqlite, Synchronous},
     transfer::{DebtState, StoredTransfer, Transfer},
     turn::{Call, Outcome, RecordKey, RouteKey, StoredRecord},
@@ -308,13 +308,14 @@ impl Store {
         ask!(self, e => e.payload(receipt_id.to_owned()))
     }
 
-    /// What an agent had counted at a time, that time included.
-    pub async fn score_base(
+    /// An agent's record with what was counted of it, as both are at the same moment.
+    pub async fn counted(
         &self,
         agent: AgentId,
-        at: Timestamp,
-    ) -> Result<ScoreTotals, StoreError> {
-        ask!(self, e => e.score_base(agent, at))
+        key: RecordKey,
+        now: Timestamp,
+    ) -> Result<(Option<StoredRecord>, Counted), StoreError> {
+        ask!(self, e => e.counted(agent, key, now))
     }
 
     /// An agent's facts, oldest first, after the time and number of an earlier page's last one.

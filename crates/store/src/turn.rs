@@ -21,7 +21,7 @@ use crate::{
     job::Job,
     list::ListChanges,
     listing::{Indexed, ListingChanges, Payload},
-    score_fact::{ScoreFact, ScoreTotals},
+    score_fact::{Counted, ScoreFact},
 };
 
 /// What keeps the rows of one deal, or of one agent, on one shard.
@@ -77,7 +77,7 @@ pub struct Load {
     pub transfers: Vec<(RouteKey, TransferId)>,
     /// Unique names, as (kind, name).
     pub names: Vec<(&'static str, String)>,
-    /// Agents of whom the turn is told what they had counted before the window that ends now.
+    /// Agents of whom the turn is told what was counted, and what before the window that ends now.
     pub facts: Vec<AgentId>,
 }
 
@@ -228,7 +228,7 @@ pub struct Turn {
     ids_made: u32,
     pub(crate) records: BTreeMap<RecordKey, Option<StoredRecord>>,
     pub(crate) names: BTreeMap<(&'static str, String), Option<String>>,
-    pub(crate) bases: BTreeMap<AgentId, ScoreTotals>,
+    pub(crate) counted: BTreeMap<AgentId, Counted>,
     pub(crate) writes: Writes,
     /// The ledger's page of this turn.
     pub book: Book,
@@ -242,7 +242,7 @@ impl Turn {
             ids_made: 0,
             records: BTreeMap::new(),
             names: BTreeMap::new(),
-            bases: BTreeMap::new(),
+            counted: BTreeMap::new(),
             writes: Writes::default(),
             book: Book::default(),
         }
@@ -262,15 +262,20 @@ impl Turn {
         Id::new(self.now, rest)
     }
 
-    /// Reads a loaded record.
-    pub fn record<T: DeserializeOwned>(&self, key: &RecordKey) -> Result<Option<T>, Bug> {
+    /// The text of a loaded record.
+    pub fn text(&self, key: &RecordKey) -> Result<Option<&str>, Bug> {
         match self.records.get(key) {
             None => Err(Bug(format!("{} {} was not loaded for this turn", key.kind, key.id))),
-            Some(None) => Ok(None),
-            Some(Some(stored)) => read_own(stored.body.as_bytes())
-                .map(Some)
-                .map_err(|error| Bug(format!("{} {} is unreadable: {error}", key.kind, key.id))),
+            Some(stored) => Ok(stored.as_ref().map(|stored| stored.body.as_str())),
         }
+    }
+
+    /// Reads a loaded record.
+    pub fn record<T: DeserializeOwned>(&self, key: &RecordKey) -> Result<Option<T>, Bug> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        read_own(text.as_bytes())
+            .map(Some)
+            .map_err(|error| Bug(format!("{} {} is unreadable: {error}", key.kind, key.id)))
     }
 
     /// Writes a loaded record.
@@ -365,15 +370,21 @@ impl Turn {
         self.writes.payloads.push(payload);
     }
 
-    /// What a loaded agent had counted before the window that ends now.
-    pub fn base_totals(&self, agent: &AgentId) -> Result<ScoreTotals, Bug> {
-        let loaded = self.bases.get(agent).copied();
+    /// What was counted of a loaded agent, this turn's facts included.
+    pub fn counted(&self, agent: &AgentId) -> Result<Counted, Bug> {
+        let loaded = self.counted.get(agent).copied();
         loaded.ok_or_else(|| Bug(format!("the facts of {agent} were not loaded for this turn")))
     }
 
-    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's record.
-    pub fn add_fact(&mut self, fact: ScoreFact) {
+    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's track record.
+    pub fn add_fact(&mut self, fact: ScoreFact) -> Result<(), Bug> {
+        let Some(counted) = self.counted.get_mut(&fact.agent) else {
+            let agent = fact.agent;
+            return Err(Bug(format!("the facts of {agent} were not loaded for this turn")));
+        };
+        counted.last = Some(fact.mark());
         self.writes.facts.push(fact);
+        Ok(())
     }
 
     /// Orders the events of one route: by the version of its record, then by their place.

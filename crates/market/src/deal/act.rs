@@ -90,7 +90,7 @@ impl Market {
         report: BaselineReport,
     ) -> Result<Answered<DealAnswer>, Failure> {
         let known = self.deal_record(&id).await?;
-        let (load, market, by) = (self.load_deal(&known.deal), self.clone(), signed.agent);
+        let (load, market, by) = (self.load_talk(&known.deal), self.clone(), signed.agent);
         self.run_signed(signed, load, move |turn, _| {
             let record = loaded(turn, &id)?;
             let input = Input::Baseline { by, fingerprint: report.fingerprint };

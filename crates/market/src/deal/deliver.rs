@@ -5,7 +5,7 @@ use skep_base::{AgentId, hash::json_sha256};
 use skep_settle::{criteria, deal::Input, offer::check_header};
 use skep_store::{Bug, Lock};
 use skep_wire::settle::{
-    ARTIFACTS_MAX, DealAnswer, ServiceDelivery, Standing, TEXT_LEN_MAX, engine,
+    ARTIFACTS_MAX, DealAnswer, DeliveryStatus, ServiceDelivery, Standing, TEXT_LEN_MAX, engine,
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Answered, Failure, Market, Refusal, Signed,
     answer::Stop,
-    score::{tier_of, track_of},
+    score::{score_key, tier_of},
 };
 
 /// How often a delivery is prepared anew because the picked verifier went away.
@@ -86,18 +86,23 @@ impl Market {
         verifier: Option<AgentId>,
     ) -> Result<Answered<DealAnswer>, Failure> {
         let id = known.deal.id;
-        let mut load = self.load_deal(&known.deal);
+        let status = message.delivery.status;
+        // A delivery that failed ends the deal; any other only asks for a verdict.
+        let mut load = match status {
+            DeliveryStatus::Failed => self.load_deal(&known.deal),
+            _ => self.load_talk(&known.deal),
+        };
         load.records.push((delivery_key(&id), Lock::Exclusive));
         let hints = message.verification_hints.clone();
         let auto_approve = hints.as_ref().and_then(|h| h.auto_approve).unwrap_or(false);
         if auto_approve {
             load.records.push((standing_key(&known.deal.provider), Lock::None));
+            load.records.push((score_key(&known.deal.provider), Lock::None));
         }
         if let Some(verifier) = &verifier {
             Market::load_verifier(&mut load, verifier);
         }
         let (market, raw, caller) = (self.clone(), raw.clone(), signed.agent);
-        let status = message.delivery.status;
         self.run_signed(signed, load, move |turn, _| {
             let record = loaded(turn, &id)?;
             let deal = &record.deal;
@@ -122,7 +127,7 @@ impl Market {
             let tier = match auto_approve {
                 true => {
                     let word: Option<Standing> = turn.record(&standing_key(&deal.provider))?;
-                    tier_of(word.as_ref(), &track_of(turn, &deal.provider)?)
+                    tier_of(word.as_ref(), market.tier_in(turn, &deal.provider)?)
                 }
                 false => Default::default(),
             };

@@ -22,7 +22,7 @@ use crate::{
     answer::Stop,
     identity::agent_key,
     notice::tell,
-    score::{Scored, load_track, score_key, track_of},
+    score::{Scored, load_track, score_key},
     transfer::not_in_debt,
 };
 
@@ -106,7 +106,7 @@ impl Market {
                 messages: vec![raw.clone()],
                 hint: Some(Hint {
                     operators: [requesting.agent.operator, other.agent.operator],
-                    remainder: track_of(turn, &provider)?.tier > Tier::Unverified,
+                    remainder: market.tier_in(turn, &provider)? > Tier::Unverified,
                 }),
             };
             turn.put(&key, &record)?;

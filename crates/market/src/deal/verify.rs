@@ -60,7 +60,7 @@ impl Market {
         id: VerificationId,
     ) -> Result<Answered<DealAnswer>, Failure> {
         let known = self.deal_record(&id.deal()).await?;
-        let (load, market, by) = (self.load_deal(&known.deal), self.clone(), signed.agent);
+        let (load, market, by) = (self.load_talk(&known.deal), self.clone(), signed.agent);
         self.run_signed(signed, load, move |turn, _| {
             let record = loaded(turn, &id.deal())?;
             let input = Input::Acknowledge { attempt: id.attempt(), by };

@@ -20,7 +20,7 @@ use skep_wire::{
 use super::{
     OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
     rank::{Whose, rank_at, rank_now},
-    report, score_key, tell_benchmark, track_of,
+    report, tell_benchmark,
 };
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
@@ -86,7 +86,7 @@ impl On<'_> {
 
     fn value(&self, turn: &Turn, track: &Track) -> Result<u16, Stop> {
         let (base, parameters) = (base_of(turn, &self.agent)?, self.market.parameters());
-        let around = self.who().around(turn, &base, &parameters)?;
+        let around = self.who().around(self.market, turn, &base, &parameters)?;
         Ok(track.score(&around).1.value())
     }
 
@@ -224,10 +224,10 @@ impl Market {
         }
         let market = self.clone();
         let done = self.run(load, vec![], move |turn| {
-            let mut track = track_of(turn, &agent)?;
+            let mut track = market.track_of(turn, &agent)?;
             let on = On { market: &market, agent, operator: &operator, reason: &reason };
             let now = act(&on, turn, &mut track)?;
-            turn.put(&score_key(&agent), &track)?;
+            market.put_track(turn, &agent, &track)?;
             Ok(AdminAnswer { at: turn.now(), now })
         });
         Ok(done.await?.value)

@@ -4,7 +4,7 @@ use skep_score::Track;
 use skep_store::Turn;
 use skep_wire::settle::{Standing, Tier};
 
-use super::{Scored, base_of, track_of};
+use super::{Scored, base_of};
 use crate::{Market, answer::Stop, deal::standing_key};
 
 /// How a provider stands.
@@ -23,8 +23,8 @@ fn says_all(word: &Standing) -> bool {
 }
 
 /// The tier of a track record, or the operator's word of a test.
-pub(crate) fn tier_of(word: Option<&Standing>, track: &Track) -> Tier {
-    word.filter(|word| says_all(word)).map_or(track.tier, |word| word.tier)
+pub(crate) fn tier_of(word: Option<&Standing>, tier: Tier) -> Tier {
+    word.filter(|word| says_all(word)).map_or(tier, |word| word.tier)
 }
 
 impl Market {
@@ -34,9 +34,9 @@ impl Market {
         if let Some(word) = word.as_ref().filter(|word| says_all(word)) {
             return Ok(Esteem { standing: word.clone(), is_word: true });
         }
-        let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
+        let (track, base) = (self.track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
         let parameters = self.parameters();
-        let around = who.around(turn, &base, &parameters)?;
+        let around = who.around(self, turn, &base, &parameters)?;
         let modifiers = track.modifiers(&around);
         let standing = Standing {
             modifier_e4: modifiers.raw_e4,

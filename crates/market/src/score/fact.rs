@@ -1,8 +1,8 @@
 //! Facts as the rules and as the store know them.
 
 use skep_base::AgentId;
-use skep_score::{Dimension, Fact, Totals, Track};
-use skep_store::{ScoreFact, ScoreTotals};
+use skep_score::{Dimension, Fact, Totals, Track, track::Mark};
+use skep_store::{ScoreFact, ScoreMark, ScoreTotals};
 
 /// The row of the `n`th fact of an agent whose track record has it already.
 pub(super) fn row(agent: AgentId, n: u64, fact: &Fact, track: &Track) -> ScoreFact {
@@ -44,6 +44,11 @@ pub fn fact_of(row: &ScoreFact) -> Fact {
         proof: row.proof,
         at: row.at,
     }
+}
+
+pub(super) fn mark(stored: ScoreMark) -> Mark {
+    let ScoreMark { at, n, chain, totals: sums } = stored;
+    Mark { facts: n.unsigned_abs(), chain, totals: totals(sums), at }
 }
 
 pub(super) fn totals(stored: ScoreTotals) -> Totals {

@@ -4,15 +4,15 @@ use skep_score::compute::gaps;
 use skep_store::Turn;
 use skep_wire::{problem::BenchmarkGap, score::BenchmarkTier};
 
-use super::{Scored, base_of, track_of};
+use super::{Scored, base_of};
 use crate::{DealRefusal, Market, answer::Stop};
 
 impl Market {
     /// The benchmark must be held, and the score must still be good for it.
     pub(crate) fn require_benchmark(&self, turn: &Turn, who: Scored<'_>) -> Result<(), Stop> {
-        let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
+        let (track, base) = (self.track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
         let parameters = self.parameters();
-        let around = who.around(turn, &base, &parameters)?;
+        let around = who.around(self, turn, &base, &parameters)?;
         let (input, score) = track.score(&around);
         let imported = track.combined(&around).filter(|combined| combined.probation.over);
         let tier = imported.map_or(score.tier, |imported| imported.score.tier.max(score.tier));

@@ -9,7 +9,7 @@ use skep_score::{
 use skep_store::{Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 use skep_wire::score::Evaluator;
 
-use super::{Scored, load_track, score_key, track_of};
+use super::{Scored, load_track};
 use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
 /// Jobs that look at a benchmark again.
@@ -52,14 +52,14 @@ impl Market {
         let market = self.clone();
         let looked = self.run(load, vec![], move |turn| {
             turn.end_job(JobEnd { route: job.route.clone(), id: job.id });
-            let mut track = track_of(turn, &agent)?;
+            let mut track = market.track_of(turn, &agent)?;
             if track.heartbeat != Some(job.id) {
                 return Ok(());
             }
             track.heartbeat = None;
             let who = Scored { agent, operator: &operator };
             market.evaluate(turn, who, &mut track, Evaluator::Heartbeat)?;
-            Ok(turn.put(&score_key(&agent), &track)?)
+            market.put_track(turn, &agent, &track)
         });
         looked.await.map(drop)
     }

@@ -10,7 +10,6 @@ use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, TrustedIs
 
 use super::{
     Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
-    score_key, track_of,
 };
 use crate::{Answered, Failure, Market, Signed, identity::agent_key};
 
@@ -84,7 +83,7 @@ impl Market {
             if turn.name_owner(NAME_IMPORT, &digest)?.is_some() {
                 return Err(repeated().into());
             }
-            let mut track = track_of(turn, &agent)?;
+            let mut track = market.track_of(turn, &agent)?;
             let answer = import::accept(&read, &issuer, &mut track, turn.now())
                 .map_err(ScoreRefusal::from)?;
             turn.claim_name(NAME_IMPORT, &digest, agent);
@@ -94,7 +93,7 @@ impl Market {
             }
             let who = Scored { agent, operator: &operator };
             market.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
-            turn.put(&score_key(&agent), &track)?;
+            market.put_track(turn, &agent, &track)?;
             Ok(answer)
         })
         .await

@@ -21,7 +21,9 @@ use skep_wire::score::{
     PASSPORT_HISTORY_MAX, Publication, ScoreView,
 };
 
-use super::{OperatorScore, fact, fact_of, operator_score_key, refusal::ScoreRefusal, score_key};
+use super::{
+    OperatorScore, fact, fact_of, operator_score_key, refusal::ScoreRefusal, stored_track,
+};
 use crate::{AgentRecord, Failure, Market, Refusal, identity::agent_key};
 
 /// How long a publication is given out before it is made anew; it is valid for a day.
@@ -40,6 +42,8 @@ pub(crate) fn breadth_key(agent: &AgentId) -> RecordKey {
 struct Stamp {
     /// Of the track record, the agent, its operator and its breadth.
     versions: [i64; 4],
+    /// The track record's last fact.
+    facts: u64,
     cooldown: bool,
     parameters: Parameters,
 }
@@ -135,9 +139,8 @@ impl Market {
 
     /// Reads what a publication and a passport are made of.
     pub(super) async fn sight(&self, agent: &AgentId) -> Result<Sight, Failure> {
-        let keys = vec![score_key(agent), agent_key(agent), breadth_key(agent)];
-        let read = self.read_all(keys).await?;
-        let [track, known, breadth]: [Option<StoredRecord>; 3] =
+        let read = self.read_all(vec![agent_key(agent), breadth_key(agent)]).await?;
+        let [known, breadth]: [Option<StoredRecord>; 2] =
             read.collect::<Vec<_>>().try_into().map_err(|_| bug("a record is missing"))?;
         let unknown = || Refusal::UnknownAgent { agent: agent.to_string() };
         let known = known.ok_or_else(unknown)?;
@@ -145,18 +148,12 @@ impl Market {
         let operator = self.store.record(operator_score_key(&record.agent.operator)).await?;
         let now = self.store.now().await?;
         let version = |stored: &Option<StoredRecord>| stored.as_ref().map_or(0, |s| s.version);
-        let versions = [version(&track), known.version, version(&operator), version(&breadth)];
+        let (track_version, track, _) = stored_track(&self.store, agent, now).await?;
+        let versions = [track_version, known.version, version(&operator), version(&breadth)];
         let operator: OperatorScore = own_or_default(operator)?;
-        let stamp =
-            Stamp { versions, cooldown: operator.in_cooldown(now), parameters: self.parameters() };
-        Ok(Sight {
-            agent: record,
-            track: own_or_default(track)?,
-            breadth: own_or_default(breadth)?,
-            operator,
-            now,
-            stamp,
-        })
+        let cooldown = operator.in_cooldown(now);
+        let stamp = Stamp { versions, facts: track.facts, cooldown, parameters: self.parameters() };
+        Ok(Sight { agent: record, track, breadth: own_or_default(breadth)?, operator, now, stamp })
     }
 
     /// Reads the facts of the window that ends then: those that are shown, and where they begin.

@@ -8,7 +8,7 @@ use skep_score::phase::NEWCOMER;
 use skep_store::{Job, JobDraft, JobEnd, ListingFilter, Load, Lock, RouteKey, Turn};
 use skep_wire::{identity::Agent, settle::Tier};
 
-use super::{Scored, base_of, load_track, track_of};
+use super::{Scored, base_of, load_track};
 use crate::{
     AgentRecord, Failure, Market,
     answer::Stop,
@@ -124,9 +124,9 @@ impl Market {
 
     /// What search shows of a seller. Its records were loaded.
     fn seller(&self, turn: &Turn, who: Scored<'_>) -> Result<Seller, Stop> {
-        let (track, base) = (track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
+        let (track, base) = (self.track_of(turn, &who.agent)?, base_of(turn, &who.agent)?);
         let parameters = self.parameters();
-        let around = who.around(turn, &base, &parameters)?;
+        let around = who.around(self, turn, &base, &parameters)?;
         let (_, score) = track.score(&around);
         let shown = track.to_show(&score);
         let agent: Option<AgentRecord> = turn.record(&agent_key(&who.agent))?;

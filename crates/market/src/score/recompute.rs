@@ -16,7 +16,7 @@ use super::{
     BadgeChanged,
     count::{ScoreLine, turn_count},
     fact::{fact_of, totals},
-    score_key,
+    stored_track,
 };
 use crate::{Failure, Market};
 
@@ -158,7 +158,6 @@ pub async fn recompute(store: &Store, mut progress: Progress) -> Result<ScoreRep
         for agent in &suspects {
             let made = replay.tracks.get(agent).cloned().unwrap_or_default();
             let wrong = compare(store, agent, &made).await?;
-            report.facts += if look == 1 { made.facts } else { 0 };
             if !wrong.is_empty() {
                 found.push((*agent, wrong));
             }
@@ -174,6 +173,8 @@ pub async fn recompute(store: &Store, mut progress: Progress) -> Result<ScoreRep
         tokio::time::sleep(LOOK_PAUSE).await;
         replay.go_on(store, &mut progress).await?;
     }
+    // Those that were numbered while it was looked, too.
+    report.facts = replay.tracks.values().map(|track| track.facts).sum();
     report.events = replay.events;
     Ok(report)
 }
@@ -193,13 +194,10 @@ async fn all_agents(store: &Store, replay: &Replay) -> Result<BTreeSet<AgentId>,
 /// Says where an agent's stored track record and facts are not what the log makes of them.
 async fn compare(store: &Store, agent: &AgentId, made: &Track) -> Result<Vec<String>, StoreError> {
     let mut wrong = Vec::new();
-    let stored = store.record(score_key(agent)).await?;
-    let stored: Track = match &stored {
-        None => Track::default(),
-        Some(record) => match read_own(record.body.as_bytes()) {
-            Ok(track) => track,
-            Err(error) => return Ok(vec![format!("the score of {agent} is unreadable: {error}")]),
-        },
+    let stored = match stored_track(store, agent, store.now().await?).await {
+        Ok((_, track, _)) => track,
+        Err(StoreError::Bug(Bug(error))) => return Ok(vec![error]),
+        Err(error) => return Err(error),
     };
     if told(&stored) != told(made) {
         let (stored, made) = (told(&stored), told(made));

@@ -220,3 +220,23 @@ fn a_small_record_is_enough() {
     let text = serde_json::to_string(&Track::default()).unwrap();
     assert!(text.len() < 400, "{text}");
 }
+
+/// What is stored and the last fact together are the whole; mostly only the fact is new.
+#[test]
+fn a_track_record_is_resumed_from_its_last_fact() {
+    let (mut story, mut texts) = (Story::new(), Vec::new());
+    for n in 0..60_u32 {
+        story.now = story.now.plus(DAY / 2);
+        story.cooldown = (40..50).contains(&n);
+        story.count(Dimension::Ap2, n % 30 != 29);
+        let text = serde_json::to_string(&story.track.to_store()).unwrap();
+        let Track { facts, chain, totals, last_at, .. } = story.track;
+        let last = last_at.map(|at| Mark { facts, chain, totals, at });
+        let stored: Track = serde_json::from_str(&text).unwrap();
+        assert_eq!(stored, story.track.to_store());
+        assert_eq!(Track::resume(stored, last), story.track, "after {n}");
+        texts.push(text);
+    }
+    let changes = texts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!((1..12).contains(&changes), "{changes} of 59 were written: {texts:#?}");
+}

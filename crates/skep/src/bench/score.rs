@@ -17,7 +17,7 @@ use skep_score::{
     parameters::Parameters,
     track::{Around, WINDOW},
 };
-use skep_store::{Options, Store};
+use skep_store::{Options, ScoreFact, Store};
 use skep_testkit::postgres::TempPostgres;
 use skep_wire::{score::Evaluator, settle::Tier};
 use tokio::task::JoinSet;
@@ -81,10 +81,17 @@ async fn on_engine(
         let (counted, bare) = town.settle_for(time).await?;
         report(Figure::new(
             &format!("{engine}, {size} agents: settlements that are counted (peer: that are not)"),
-            counted,
-            bare,
+            counted.a_second(),
+            bare.a_second(),
             "settlements/s",
             Some(COUNTED_BAR),
+        ))?;
+        report(Figure::new(
+            &format!("  {engine}, CPU of a settlement that is counted (peer: that is not)"),
+            counted.cpu_us(),
+            bare.cpu_us(),
+            "µs",
+            None,
         ))?;
         progress(&format!("all scores again on {engine}"));
         let (count, rate) = recount_all(&store).await?;
@@ -196,11 +203,12 @@ async fn recount_all(store: &Store) -> Result<(u64, f64)> {
 
 async fn recount(store: &Store, id: &str, body: &str, now: Timestamp) -> Result<()> {
     let (agent, stored): (AgentId, Track) = (id.parse()?, read_own(body.as_bytes())?);
-    let (mut made, mut base, mut place) = (Track::default(), Totals::default(), None);
+    let (mut made, mut base) = (Track::default(), Totals::default());
+    let (mut place, mut last) = (None, None);
     loop {
         let page = store.score_facts(agent, place, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        place = Some((last.at, last.n));
+        let Some(end) = page.last().map(ScoreFact::mark) else { break };
+        (place, last) = (Some((end.at, end.n)), Some(end));
         for row in &page {
             made.count(&agent, &mut fact_of(row));
             if row.at <= now.minus(WINDOW) {
@@ -208,7 +216,8 @@ async fn recount(store: &Store, id: &str, body: &str, now: Timestamp) -> Result<
             }
         }
     }
-    ensure!((made.chain, made.totals) == (stored.chain, stored.totals), "{agent} differs");
+    let last = last.context("a track record without facts")?;
+    ensure!((made.chain, made.facts) == (last.chain, last.n.unsigned_abs()), "{agent} differs");
     let parameters = Parameters::SPEC;
     made.tier = stored.tier;
     let around =

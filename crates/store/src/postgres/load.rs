@@ -12,7 +12,7 @@ use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
     group::{Group, KeptAnswer, RecordSlot, accounts_of},
-    score_fact::ScoreTotals,
+    score_fact::Counted,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Call, Lock, RecordKey, RouteKey, StoredRecord},
 };
@@ -110,7 +110,7 @@ pub(super) async fn load(
     let (clock, least) = (time.clock.map(|clock| clock.now().max(time.least)), time.least);
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
     // is the last word.
-    let (_, resolutions, (now, bases)) = futures_util::try_join!(
+    let (_, resolutions, (now, counted)) = futures_util::try_join!(
         lock_accounts(client, accounts, group),
         async {
             // What is not there yet has not been resolved.
@@ -123,7 +123,7 @@ pub(super) async fn load(
         },
         tell_time(client, wanted, clock, least),
     )?;
-    group.bases.extend(bases);
+    group.counted.extend(counted);
     for row in &resolutions {
         keep_resolution(row, group)?;
     }
@@ -136,10 +136,10 @@ async fn tell_time(
     wanted: &Wanted,
     clock: Option<Timestamp>,
     least: Timestamp,
-) -> Result<(Timestamp, Vec<(AgentId, ScoreTotals)>), GroupError> {
+) -> Result<(Timestamp, Vec<(AgentId, Counted)>), GroupError> {
     if !wanted.facts.is_empty() {
         let fixed = clock.map(|at| at.as_ms());
-        return score_facts::bases(client, &wanted.facts, fixed, least.as_ms()).await;
+        return score_facts::counted(client, &wanted.facts, fixed, least.as_ms()).await;
     }
     if let Some(now) = clock {
         return Ok((now, Vec::new()));
@@ -174,7 +174,8 @@ pub(super) struct Wanted {
     read: Columns,
     shared: Columns,
     locked: Columns,
-    record_keys: BTreeSet<RecordKey>,
+    /// In order.
+    record_keys: Vec<RecordKey>,
     transfers: Columns,
     accounts: BTreeSet<AccountId>,
     facts: Vec<String>,
@@ -210,14 +211,19 @@ impl Wanted {
         let record_columns = |keys: &BTreeSet<RecordKey>| {
             columns(keys.iter().map(|k| [k.route.as_str(), k.kind, k.id.as_str()]))
         };
+        let [read_columns, shared_columns, locked_columns] =
+            [&read, &shared, &locked].map(record_columns);
+        let mut record_keys: Vec<RecordKey> =
+            read.into_iter().chain(shared).chain(locked).collect();
+        record_keys.sort_unstable();
         Wanted {
             guards: columns(guards.into_iter()),
             name_kinds: names.iter().map(|(kind, _)| *kind).collect(),
             names: columns(names.iter().map(|(kind, name)| [*kind, *name])),
-            read: record_columns(&read),
-            shared: record_columns(&shared),
-            locked: record_columns(&locked),
-            record_keys: read.into_iter().chain(shared).chain(locked).collect(),
+            read: read_columns,
+            shared: shared_columns,
+            locked: locked_columns,
+            record_keys,
             transfers: columns(
                 transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
             ),
@@ -248,8 +254,10 @@ impl Wanted {
 
     fn keep_record(&self, row: &Row, group: &mut Group) {
         let (route, kind, id): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
-        let is_it = |k: &&RecordKey| k.route.as_str() == route && k.kind == kind && k.id == id;
-        if let Some(key) = self.record_keys.iter().find(is_it) {
+        let place = self.record_keys.binary_search_by(|k| {
+            (k.route.as_str(), k.kind, k.id.as_str()).cmp(&(route, kind, id))
+        });
+        if let Some(key) = place.ok().and_then(|place| self.record_keys.get(place)) {
             let stored = StoredRecord { version: row.get(3), body: row.get(4) };
             let slot = RecordSlot { stored_version: stored.version, now: Some(stored) };
             group.records.insert(key.clone(), slot);

@@ -15,20 +15,37 @@ use super::{
 use crate::{
     error::StoreError,
     group::Group,
-    score_fact::{SCORE_WINDOW, ScoreFact, ScoreTotals},
+    score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
+    turn::{RecordKey, StoredRecord},
 };
 
-/// The time, and for each agent the sums of what is older than the window, at that very time.
-const BASES: &str = "
+/// The time, and for each agent its last fact and the last one before the window, at that time.
+const COUNTED: &str = "
     with told (now) as materialized (
         select coalesce($2::bigint, greatest($3::bigint, cast(
             extract(epoch from clock_timestamp()) * 1000 as bigint))))
-    select told.now, w.agent_id, f.conduit_sum, f.conduit_ok_sum, f.proofs_sum, f.ap2_sum,
-           f.ap2_ok_sum, f.cents_sum
+    select told.now, w.agent_id, l.*, f.*
     from told cross join unnest($1::text[]) w (agent_id)
+    left join lateral (
+        select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        from score_facts x where x.agent_id = w.agent_id
+        order by x.at desc, x.n desc limit 1) l on true
     left join lateral (
         select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
         from score_facts x where x.agent_id = w.agent_id and x.at <= told.now - $4::bigint
+        order by x.at desc, x.n desc limit 1) f on true";
+/// An agent's record, its last fact and the last one before the window, from one snapshot.
+const RECORD_COUNTED: &str = "
+    select r.version, r.body, l.*, f.*
+    from (select 1) one
+    left join records r on r.route_key = $1 and r.kind = $2 and r.id = $3
+    left join lateral (
+        select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        from score_facts x where x.agent_id = $4
+        order by x.at desc, x.n desc limit 1) l on true
+    left join lateral (
+        select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        from score_facts x where x.agent_id = $4 and x.at <= $5
         order by x.at desc, x.n desc limit 1) f on true";
 pub(crate) const INSERT_FACTS: &str = "
     insert into score_facts
@@ -50,18 +67,18 @@ const BEFORE: &str = "
 
 /// Prepared beforehand, so that the question leaves together with its neighbours.
 pub(super) async fn prepare(client: &Object) -> Result<(), tokio_postgres::Error> {
-    client.prepare_cached(BASES).await.map(drop)
+    client.prepare_cached(COUNTED).await.map(drop)
 }
 
-/// Which time it is, and what the agents had counted before the window that ends then.
-pub(super) async fn bases(
+/// Which time it is, and what was counted of the agents then.
+pub(super) async fn counted(
     client: &Object,
     agents: &[String],
     fixed: Option<i64>,
     least: i64,
-) -> Result<(Timestamp, Vec<(AgentId, ScoreTotals)>), GroupError> {
+) -> Result<(Timestamp, Vec<(AgentId, Counted)>), GroupError> {
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
-    let statement = client.prepare_cached(BASES).await.map_err(failed)?;
+    let statement = client.prepare_cached(COUNTED).await.map_err(failed)?;
     let window = window_ms(SCORE_WINDOW);
     let rows =
         client.query(&statement, &[&agents, &fixed, &least, &window]).await.map_err(failed)?;
@@ -69,12 +86,27 @@ pub(super) async fn bases(
         return Err(GroupError::Refused("nobody's facts were asked for".to_owned()));
     };
     let now = Timestamp::from_ms(first.get(0));
-    let found = rows.iter().map(|row| {
-        let known: Option<i64> = row.get(2);
-        let totals = known.map_or_else(ScoreTotals::default, |_| totals(row, 2));
-        Ok((parsed(row, 1)?, totals))
-    });
+    let unreadable = |e: StoreError| GroupError::Refused(e.to_string());
+    let found =
+        rows.iter().map(|row| Ok((parsed(row, 1)?, counted_in(row, 2).map_err(unreadable)?)));
     Ok((now, found.collect::<Result<_, GroupError>>()?))
+}
+
+/// The last fact from a column on, then the sums before the window.
+fn counted_in(row: &Row, first: usize) -> Result<Counted, StoreError> {
+    let at: Option<i64> = row.get(first);
+    let last = at.map(|at| {
+        let (n, chain, totals) = (row.get(first + 1), row.get(first + 2), totals(row, first + 3));
+        Ok::<_, StoreError>(ScoreMark {
+            at: Timestamp::from_ms(at),
+            n,
+            chain: hash(chain)?,
+            totals,
+        })
+    });
+    let base: Option<i64> = row.get(first + 9);
+    let base = base.map(|_| totals(row, first + 9)).unwrap_or_default();
+    Ok(Counted { last: last.transpose()?, base })
 }
 
 fn window_ms(window: Duration) -> i64 {
@@ -112,16 +144,19 @@ pub(crate) fn columns(facts: &[ScoreFact]) -> Vec<Param> {
 }
 
 impl Postgres {
-    pub(crate) async fn score_base(
+    pub(crate) async fn counted(
         &self,
         agent: AgentId,
-        at: Timestamp,
-    ) -> Result<ScoreTotals, StoreError> {
-        let sql = "select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-                   from score_facts where agent_id = $1 and at <= $2
-                   order by at desc, n desc limit 1";
-        let rows = self.ask(sql, &[&agent.to_string(), &at.as_ms()]).await?;
-        Ok(rows.first().map(|row| totals(row, 0)).unwrap_or_default())
+        key: RecordKey,
+        now: Timestamp,
+    ) -> Result<(Option<StoredRecord>, Counted), StoreError> {
+        let (agent, since) = (agent.to_string(), now.minus(SCORE_WINDOW).as_ms());
+        let route = key.route.as_str();
+        let rows = self.ask(RECORD_COUNTED, &[&route, &key.kind, &key.id, &agent, &since]).await?;
+        let Some(row) = rows.first() else { return Ok((None, Counted::default())) };
+        let version: Option<i64> = row.get(0);
+        let record = version.map(|version| StoredRecord { version, body: row.get(1) });
+        Ok((record, counted_in(row, 2)?))
     }
 
     pub(crate) async fn score_facts(
@@ -159,9 +194,6 @@ fn totals(row: &Row, first: usize) -> ScoreTotals {
 }
 
 fn fact(row: &Row) -> Result<ScoreFact, StoreError> {
-    let hash = |bytes: &[u8]| {
-        <[u8; 32]>::try_from(bytes).map(Hash32).map_err(|_| unreadable("a hash of another length"))
-    };
     Ok(ScoreFact {
         agent: parsed_agent(row.get(0))?,
         at: Timestamp::from_ms(row.get(1)),
@@ -175,6 +207,10 @@ fn fact(row: &Row) -> Result<ScoreFact, StoreError> {
         chain: hash(row.get(9))?,
         totals: totals(row, 10),
     })
+}
+
+fn hash(bytes: &[u8]) -> Result<Hash32, StoreError> {
+    <[u8; 32]>::try_from(bytes).map(Hash32).map_err(|_| unreadable("a hash of another length"))
 }
 
 fn parsed_agent(text: &str) -> Result<AgentId, StoreError> {

@@ -11,7 +11,6 @@ use crate::{
     book::DEBTS_PAID_AT_ONCE_MAX,
     event::Head,
     group::{Group, KeptAnswer, NewGuard, RecordSlot, accounts_of},
-    score_fact::SCORE_WINDOW,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Bug, Call, Guard, RecordKey, RouteKey, StoredRecord},
 };
@@ -47,8 +46,8 @@ pub(super) fn load(
         }
     }
     for agent in &call.load.facts {
-        if let Entry::Vacant(place) = group.bases.entry(*agent) {
-            place.insert(score_facts::totals_at(conn, agent, now.minus(SCORE_WINDOW))?);
+        if let Entry::Vacant(place) = group.counted.entry(*agent) {
+            place.insert(score_facts::counted(conn, agent, now)?);
         }
     }
     let mut wanted = call.load.accounts.clone();

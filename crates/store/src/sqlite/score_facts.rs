@@ -7,27 +7,48 @@ use skep_base::{AgentId, Timestamp};
 
 use super::{
     READ_AGE_MAX, Sqlite,
-    apply::{hash, optional, parsed},
+    apply::{hash, optional, parsed, record},
     writer::WorkError,
 };
 use crate::{
     error::StoreError,
     group::Group,
-    score_fact::{COLUMNS, ScoreFact, ScoreTotals},
+    score_fact::{COLUMNS, Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
+    turn::{RecordKey, StoredRecord},
 };
 
-/// The sums of all facts until then.
-pub(super) fn totals_at(
+/// What is told of an agent's facts when it is `now`.
+pub(super) fn counted(
     conn: &Connection,
     agent: &AgentId,
-    at: Timestamp,
-) -> rusqlite::Result<ScoreTotals> {
-    let sql = "select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+    now: Timestamp,
+) -> rusqlite::Result<Counted> {
+    let agent = agent.to_string();
+    let last = mark_at(conn, &agent, i64::MAX)?;
+    let since = now.minus(SCORE_WINDOW);
+    let base = match last {
+        None => None,
+        // All of it is over.
+        Some(last) if last.at <= since => Some(last),
+        Some(_) => mark_at(conn, &agent, since.as_ms())?,
+    };
+    Ok(Counted { last, base: base.map(|mark| mark.totals).unwrap_or_default() })
+}
+
+/// Where an agent's facts stood then.
+fn mark_at(conn: &Connection, agent: &str, at: i64) -> rusqlite::Result<Option<ScoreMark>> {
+    let sql = "select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum,
+                      cents_sum
                from score_facts where agent_id = ?1 and at <= ?2 order by at desc, n desc limit 1";
-    conn.prepare_cached(sql)?
-        .query_row((agent.to_string(), at.as_ms()), |row| totals(row, 0))
-        .optional()
-        .map(Option::unwrap_or_default)
+    let mark = |row: &Row<'_>| {
+        Ok(ScoreMark {
+            at: Timestamp::from_ms(row.get(0)?),
+            n: row.get(1)?,
+            chain: hash(row, 2)?,
+            totals: totals(row, 3)?,
+        })
+    };
+    conn.prepare_cached(sql)?.query_row((agent, at), mark).optional()
 }
 
 pub(super) fn write(conn: &Connection, group: &Group) -> Result<(), WorkError> {
@@ -66,12 +87,14 @@ pub(crate) fn write_fact(conn: &Connection, fact: &ScoreFact) -> rusqlite::Resul
 }
 
 impl Sqlite {
-    pub(crate) async fn score_base(
+    pub(crate) async fn counted(
         self: &Arc<Self>,
         agent: AgentId,
-        at: Timestamp,
-    ) -> Result<ScoreTotals, StoreError> {
-        self.read(READ_AGE_MAX, move |conn| totals_at(conn, &agent, at)).await
+        key: RecordKey,
+        now: Timestamp,
+    ) -> Result<(Option<StoredRecord>, Counted), StoreError> {
+        self.read(READ_AGE_MAX, move |conn| Ok((record(conn, &key)?, counted(conn, &agent, now)?)))
+            .await
     }
 
     pub(crate) async fn score_facts(

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use skep_base::{AgentId, Timestamp, hash::sha256};
 use skep_store::{
-    Answer, Call, Decision, Load, Outcome, SCORE_WINDOW, ScoreFact, ScoreTotals, Store, Turn,
+    Answer, Call, Counted, Decision, Load, Lock, Outcome, RecordKey, RouteKey, SCORE_WINDOW,
+    ScoreFact, ScoreTotals, Store, Turn,
 };
 use skep_testkit::postgres::TempPostgres;
 
@@ -31,15 +32,21 @@ fn fact(of: AgentId, n: i64, at: Timestamp) -> ScoreFact {
 async fn count(store: &Store, of: AgentId, n: i64) -> String {
     let load = Load { facts: vec![of], ..Load::default() };
     let step = move |turn: &mut Turn| {
-        let base = turn.base_totals(&of)?;
-        turn.add_fact(fact(of, n, turn.now()));
-        Ok(Decision::Commit(format!("{}", base.ap2)))
+        let told = turn.counted(&of)?;
+        assert_eq!(told.last.map_or(0, |last| last.n), n - 1, "the last one of all is known");
+        turn.add_fact(fact(of, n, turn.now()))?;
+        assert_eq!(turn.counted(&of)?.last, Some(fact(of, n, turn.now()).mark()));
+        Ok(Decision::Commit(format!("{}", told.base.ap2)))
     };
     let call = Call { load, guards: Vec::new(), step: Box::new(step) };
     match store.call(call).await.unwrap() {
         Outcome::Done(Answer { body, .. }) => body,
         other => panic!("{other:?}"),
     }
+}
+
+fn key(of: AgentId) -> RecordKey {
+    RecordKey { route: RouteKey::of(of), kind: "score", id: of.to_string() }
 }
 
 on_both_engines! {
@@ -53,8 +60,49 @@ on_both_engines! {
         assert_eq!(count(&f.store, one, 4).await, "2", "both of the first millisecond are out");
         assert_eq!(count(&f.store, agent(2), 1).await, "0", "another agent's count for nothing");
         let start = Timestamp::from_ms(START_MS);
-        assert_eq!(f.store.score_base(one, start.minus(MS)).await.unwrap(), ScoreTotals::default());
-        assert_eq!(f.store.score_base(one, start).await.unwrap(), fact(one, 2, start).totals);
+        let end = start.plus(SCORE_WINDOW);
+        let counted = async |now| f.store.counted(one, key(one), now).await.unwrap();
+        let (record, told) = counted(end.minus(MS)).await;
+        assert!(record.is_none(), "{record:?}");
+        let last = Some(fact(one, 4, end).mark());
+        assert_eq!(told, Counted { last, base: ScoreTotals::default() });
+        assert_eq!(counted(end).await.1, Counted { last, base: fact(one, 2, start).totals });
+        let (_, over) = counted(end.plus(SCORE_WINDOW)).await;
+        assert_eq!(over, Counted { last, base: fact(one, 4, end).totals });
+        let (_, nobody) = f.store.counted(agent(3), key(agent(3)), end).await.unwrap();
+        assert_eq!(nobody, Counted::default());
+        f.audit_is_clean().await;
+    }
+
+    async fn turns_of_one_group_see_each_others_facts(f: Fixture) {
+        let one = agent(1);
+        let calls = (0..20).map(|_| {
+            let load = Load {
+                records: vec![(key(one), Lock::Exclusive)],
+                facts: vec![one],
+                ..Load::default()
+            };
+            let step = move |turn: &mut Turn| {
+                let n = turn.counted(&one)?.last.map_or(0, |last| last.n) + 1;
+                turn.add_fact(fact(one, n, turn.now()))?;
+                // Written once, and held by whoever counts.
+                if turn.text(&key(one))?.is_none() {
+                    turn.put(&key(one), &"one")?;
+                }
+                Ok(Decision::Commit(n.to_string()))
+            };
+            f.store.call(Call { load, guards: Vec::new(), step: Box::new(step) })
+        });
+        for outcome in futures_util::future::join_all(calls).await {
+            outcome.unwrap();
+        }
+        let facts = f.store.score_facts(one, None, 99).await.unwrap();
+        let numbers: Vec<i64> = facts.iter().map(|fact| fact.n).collect();
+        assert_eq!(numbers, (1..=20).collect::<Vec<i64>>());
+        let now = Timestamp::from_ms(START_MS);
+        let (record, _) = f.store.counted(one, key(one), now).await.unwrap();
+        let record = record.unwrap();
+        assert_eq!((record.version, record.body.as_str()), (1, "\"one\""));
         f.audit_is_clean().await;
     }
 

@@ -17,6 +17,7 @@ use skep_wire::{
 use tokio::task::JoinSet;
 
 use crate::{
+    bench::settle::cpu,
     client::now,
     stage::{self, Actor, Looker, entropy},
 };
@@ -26,8 +27,31 @@ const PAIRS: usize = 16;
 /// Deals of each pair in one round.
 const DEALS_EACH: usize = 4;
 
-/// What a round took.
-type Took = (u64, Duration);
+/// How many settlements there were, and what they took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took {
+    count: u64,
+    time: Duration,
+    /// Of this process, with its database if that is inside.
+    cpu_seconds: f64,
+}
+
+impl Took {
+    pub fn a_second(&self) -> f64 {
+        self.count as f64 / self.time.as_secs_f64()
+    }
+
+    /// Microseconds of each.
+    pub fn cpu_us(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.count as f64
+    }
+
+    fn add(&mut self, round: Took) {
+        self.count += round.count;
+        self.time += round.time;
+        self.cpu_seconds += round.cpu_seconds;
+    }
+}
 
 pub struct Town {
     counts: Market,
@@ -62,23 +86,20 @@ impl Town {
         Ok(Town { bare: market.clone().without_scores(), counts: market, pairs })
     }
 
-    /// Settlements a second, counted and not, in turns, so that a busy moment of the machine hits
-    /// both.
-    pub async fn settle_for(&self, time: Duration) -> Result<(f64, f64)> {
-        let (mut counted, mut bare) = ((0, Duration::ZERO), (0, Duration::ZERO));
-        let add = |sum: &mut Took, round: Took| *sum = (sum.0 + round.0, sum.1 + round.1);
+    /// Settlements, counted and not, in turns, so that a busy moment of the machine hits both.
+    pub async fn settle_for(&self, time: Duration) -> Result<(Took, Took)> {
+        let (mut counted, mut bare) = (Took::default(), Took::default());
         let mut round = 0;
-        while counted.1 + bare.1 < time || round < 2 {
+        while counted.time + bare.time < time || round < 2 {
             for turn in [round % 2, (round + 1) % 2] {
                 match turn {
-                    0 => add(&mut counted, self.round(&self.counts).await?),
-                    _ => add(&mut bare, self.round(&self.bare).await?),
+                    0 => counted.add(self.round(&self.counts).await?),
+                    _ => bare.add(self.round(&self.bare).await?),
                 }
             }
             round += 1;
         }
-        let rate = |(count, time): Took| count as f64 / time.as_secs_f64();
-        Ok((rate(counted), rate(bare)))
+        Ok((counted, bare))
     }
 
     /// Makes deals, and settles them all; only the settling takes time.
@@ -98,7 +119,8 @@ impl Town {
         while let Some(made) = makers.join_next().await {
             ready.push(made??);
         }
-        let (count, started) = (ready.iter().map(Vec::len).sum::<usize>(), Instant::now());
+        let count = ready.iter().map(Vec::len).sum::<usize>() as u64;
+        let (before, started) = (cpu("self")?, Instant::now());
         let mut settlers = JoinSet::new();
         for deals in ready {
             let market = market.clone();
@@ -113,7 +135,7 @@ impl Town {
         while let Some(settled) = settlers.join_next().await {
             settled??;
         }
-        Ok((count as u64, started.elapsed()))
+        Ok(Took { count, time: started.elapsed(), cpu_seconds: cpu("self")? - before })
     }
 }
 
