@@ -111,7 +111,7 @@ impl Room {
     }
 
     pub fn any(&self) -> &Node {
-        self.nodes.values().next().unwrap()
+        self.nodes.values().next().expect("a room has nodes")
     }
 
     /// Signs a message as somebody, now.
