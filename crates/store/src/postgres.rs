@@ -68,7 +68,6 @@ impl Postgres {
                 clock: options.clock.clone(),
                 commits: commits.clone(),
                 last_now: Timestamp::from_ms(0),
-                in_company: false,
             };
             lane.start()?;
         }

@@ -1,6 +1,6 @@
 //! A lane: one connection that carries groups of calls.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use deadpool_postgres::{Object, Pool};
 use skep_base::{Clock, Timestamp};
@@ -19,10 +19,6 @@ use crate::{
 
 /// The most calls in one commit.
 const GROUP_MAX: usize = 256;
-/// How long a lane waits for others where calls come close together, and how many are company
-/// enough. A commit costs much the same for one call as for ten.
-const LINGER: Duration = Duration::from_millis(2);
-const COMPANY: usize = 8;
 /// How often a call is run again because somebody else was faster.
 const TRIES_MAX: u32 = 20;
 
@@ -42,8 +38,6 @@ pub(super) struct Lane {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) commits: Arc<Commits>,
     pub(super) last_now: Timestamp,
-    /// The last group was of more than one.
-    pub(super) in_company: bool,
 }
 
 /// Why a group was not committed.
@@ -99,17 +93,14 @@ impl Lane {
         }
     }
 
-    /// All calls that wait, and where they came in company before, those of the next moment.
-    async fn next_group(&mut self) -> Option<Vec<Waiting>> {
+    async fn next_group(&self) -> Option<Vec<Waiting>> {
         let mut queue = self.queue.lock().await;
         let mut calls = vec![queue.recv().await?];
-        take_waiting(&mut queue, &mut calls);
-        if self.in_company && calls.len() < COMPANY {
-            tokio::time::sleep(LINGER).await;
-            take_waiting(&mut queue, &mut calls);
+        while calls.len() < GROUP_MAX
+            && let Ok(waiting) = queue.try_recv()
+        {
+            calls.push(waiting);
         }
-        drop(queue);
-        self.in_company = calls.len() > 1;
         Some(calls)
     }
 
@@ -186,13 +177,5 @@ impl Lane {
             calls.iter_mut().map(|w| group.run(&mut w.call, self.last_now, w.entropy)).collect();
         flush::flush(client, &group, self.last_now).await?;
         Ok(outcomes)
-    }
-}
-
-fn take_waiting(queue: &mut mpsc::Receiver<Waiting>, calls: &mut Vec<Waiting>) {
-    while calls.len() < GROUP_MAX
-        && let Ok(waiting) = queue.try_recv()
-    {
-        calls.push(waiting);
     }
 }
