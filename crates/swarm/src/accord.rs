@@ -143,7 +143,7 @@ impl Accord {
             Some(decided) if decided.is_whole() => None,
             Some(_) => Some(self.resend_at),
             None if self.setting.is_witness(&self.me) => Some(self.until.min(self.resend_at)),
-            None => None,
+            None => Some(self.until),
         }
     }
 
@@ -186,7 +186,7 @@ impl Accord {
             return vec![self.next_view(self.setting.witnesses.clone())];
         }
         if !self.setting.is_witness(&self.me) {
-            return Vec::new();
+            return self.ask_as_guest(now);
         }
         if now >= self.until {
             return self.leave_view(now);
@@ -196,6 +196,15 @@ impl Accord {
             return self.resend();
         }
         Vec::new()
+    }
+
+    /// Who is no witness is told when it is over; should that get lost, it asks.
+    fn ask_as_guest(&mut self, now: Timestamp) -> Vec<Act> {
+        if now < self.until {
+            return Vec::new();
+        }
+        self.until = plus(now, ASK_EVERY * self.setting.quick_ms);
+        vec![self.next_view(self.setting.leaders.clone())]
     }
 
     /// Takes a message about this subject.
@@ -214,13 +223,13 @@ impl Accord {
                 None => Vec::new(),
             };
         }
-        if !self.setting.is_witness(&from) {
-            return Vec::new();
-        }
         if self.decided.is_some() {
             // Whoever still asks has missed it. A signature is the last word of many: no answer.
             let asks = !matches!(certificate.word, Word::Sign { .. });
             return if asks && from != self.me { self.tell(vec![from]) } else { Vec::new() };
+        }
+        if !self.setting.is_witness(&from) {
+            return Vec::new();
         }
         match &certificate.word {
             Word::Propose { value } => self.take_proposal(now, message, certificate, value, judge),
