@@ -148,9 +148,9 @@ impl Accord {
     }
 
     /// What this node would propose where it leads.
-    pub fn offer(&mut self, now: Timestamp, value: Value, record: Vec<Kept>) -> Vec<Act> {
+    pub fn offer(&mut self, value: Value, record: Vec<Kept>) -> Vec<Act> {
         self.offer = Some((value, record));
-        self.propose(now)
+        self.propose()
     }
 
     /// Takes a decision that was reached without this node.
@@ -398,7 +398,7 @@ impl Accord {
         if let Some(wanted) = views.get(rest - 1).copied().filter(|wanted| *wanted > self.view) {
             return self.enter(now, wanted);
         }
-        self.propose(now)
+        self.propose()
     }
 
     /// What others have prepared binds this node, too: it is as good as having seen it.
@@ -464,12 +464,12 @@ impl Accord {
         self.repeats = 0;
         self.proposal = None;
         let mut acts = vec![self.next_view(self.setting.witnesses.clone())];
-        acts.extend(self.propose(now));
+        acts.extend(self.propose());
         acts
     }
 
     /// Proposes where it is this node's turn: what is prepared, otherwise its own.
-    fn propose(&mut self, _now: Timestamp) -> Vec<Act> {
+    fn propose(&mut self) -> Vec<Act> {
         if !self.leads()
             || self.proposal.is_some()
             || self.vote.is_some_and(|v| v.view == self.view)

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use skep_base::Did;
 use skep_wire::swarm::{
     Candidacy, Elected, ElectionVote, Handshake, Location, Member, Message, Score, Share,
-    SignedAttestation,
 };
 
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
     kept::Kept,
     layout::k_of,
     pow,
-    score::{self, CANDIDATES_MAX, Trust, WEIGHT_MIN},
+    score::{self, CANDIDATES_MAX, WEIGHT_MIN, lower_median},
     tally::borda,
 };
 
@@ -24,35 +23,12 @@ pub const MISSED_MAX: u32 = 3;
 /// crowd that outvotes the others overnight.
 pub const MEMBERS_PER_JOINER: usize = 10;
 
-/// Reputation and stake rest on issuers' words.
-struct Issuers<'a>(&'a Genesis);
-
-impl Trust for Issuers<'_> {
-    fn issuer_signed(&self, signed: &SignedAttestation) -> bool {
-        self.0.is_issuer(&signed.attestation.attester)
-    }
-
-    fn witness_signed(&self, _: &SignedAttestation) -> bool {
-        false
-    }
-
-    fn attesters(&self, _: &Did) -> Vec<Did> {
-        Vec::new()
-    }
-}
-
 /// Whether a candidacy claims more reputation or stake than its evidence shows (decision 44a).
 pub fn is_beyond_evidence(genesis: &Genesis, candidacy: &Candidacy) -> bool {
-    let shown = score::evidenced(
-        &candidacy.agent_id,
-        candidacy.epoch,
-        &candidacy.evidence,
-        &Issuers(genesis),
-    );
-    let claimed = &candidacy.score;
-    claimed.agent_id != candidacy.agent_id
-        || claimed.reputation > shown.reputation
-        || claimed.stake > shown.stake
+    let (did, evidence) = (&candidacy.agent_id, &candidacy.evidence);
+    let issuers = |did: &Did| genesis.is_issuer(did);
+    let shown = score::evidenced(did, candidacy.epoch, evidence, issuers);
+    candidacy.score.agent_id != *did || score::is_beyond(&candidacy.score, &shown)
 }
 
 /// The messages of a record by who signed them; two different ones by one signer are none.
@@ -147,17 +123,12 @@ fn as_observed(
     let subject = candidacy.agent_id;
     let drawn = previous.attesters(&subject);
     let seen = |did: &Did| votes.get(did).and_then(|vote| vote.observed.get(&subject));
-    let median = |mut shares: Vec<Share>| {
-        shares.sort();
-        shares.get(shares.len().saturating_sub(1) / 2).copied().unwrap_or(Share::ZERO)
-    };
-    let uptime = drawn.iter().map(|did| seen(did).map_or(Share::ZERO, |o| o.uptime)).collect();
-    let compute =
-        drawn.iter().map(|did| seen(did).map_or(Share::ZERO, |o| o.proof_of_compute)).collect();
+    let uptime = lower_median(drawn.iter().map(|did| Some(seen(did)?.uptime)));
+    let compute = lower_median(drawn.iter().map(|did| Some(seen(did)?.proof_of_compute)));
     let claimed = &candidacy.score;
     Score {
-        uptime: claimed.uptime.min(median(uptime)),
-        proof_of_compute: claimed.proof_of_compute.min(median(compute)),
+        uptime: claimed.uptime.min(uptime),
+        proof_of_compute: claimed.proof_of_compute.min(compute),
         ..claimed.clone()
     }
 }

@@ -250,7 +250,7 @@ impl Node {
             Message::Handshake(hello) => return self.take_handshake(now, kept, hello),
             Message::Inject(inject) => return self.take_inject(now, kept, inject, out),
             Message::Verification(m) => return self.take_verification(now, kept, m, out),
-            Message::Dissolve(m) => return self.take_dissolve(now, kept, m, out),
+            Message::Dissolve(m) => return self.take_dissolve(kept, m, out),
             Message::Candidacy(m) => return self.take_candidacy(now, kept, m),
             Message::ElectionVote(m) => return self.take_election_vote(now, kept, m),
             _ if !is_member => {
@@ -272,7 +272,7 @@ impl Node {
             Message::Critique(m) => self.take_critique(now, kept, m, out)?,
             Message::PlanVote(m) => self.take_ballot(now, kept, m, out)?,
             Message::Assign(m) => self.take_assign(now, kept, m, out)?,
-            Message::SubmitResult(m) => self.take_result(now, kept, m, out)?,
+            Message::SubmitResult(m) => self.take_result(kept, m, out)?,
             _ => {}
         }
         Ok(())

@@ -8,7 +8,7 @@ mod runoff;
 #[cfg(test)]
 mod tests;
 
-pub use borda::{Election, borda};
+pub use borda::borda;
 pub use runoff::{Ballot, Round, Runoff, critic_mean_e6, instant_runoff};
 
 use skep_base::Did;

@@ -85,7 +85,7 @@ impl Room {
                 }
                 Act::Wanted => {
                     let mine = value(&format!("p{by}"), self.dids[by]);
-                    let acts = self.accords[by].offer(self.now, mine, Vec::new());
+                    let acts = self.accords[by].offer(mine, Vec::new());
                     self.perform(by, acts);
                 }
                 Act::Decided => {}

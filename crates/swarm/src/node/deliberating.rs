@@ -259,7 +259,7 @@ impl Node {
             Phase::Reveal if is_member => self.send_own(id, Phase::Reveal, out),
             Phase::Critique if is_member => self.ask(id, chair, Question::Critique, out),
             Phase::Vote => self.ask(id, chair, Question::Vote, out),
-            Phase::Over if *chair == me => self.offer_plan(now, id, out),
+            Phase::Over if *chair == me => self.offer_plan(id, out),
             _ => {}
         }
         true
@@ -320,7 +320,7 @@ impl Node {
         record
     }
 
-    pub(super) fn offer_plan(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+    pub(super) fn offer_plan(&mut self, id: &str, out: &mut Vec<Output>) {
         let me = self.me;
         let record = self.record(id, &me);
         let Some(state) = self.tasks.get_mut(id) else {
@@ -331,7 +331,7 @@ impl Node {
         };
         if let Ok(deliberation) = judge::deliberation(epoch, &record) {
             let outcome = Outcome::Plan(deliberation.chosen());
-            let acts = state.plan.offer(now, judge::value(outcome, &record), record);
+            let acts = state.plan.offer(judge::value(outcome, &record), record);
             perform(acts, out);
         }
     }

@@ -95,14 +95,14 @@ impl Node {
             self.vote_in_election(now, epoch, out);
         }
         if now >= plus(begins, 2 * third) {
-            self.offer_record(now, out);
+            self.offer_record(out);
         }
         if let Some(election) = &mut self.election {
             let acts = election.accord.tick(now);
             let (wanted, decided) = perform(acts, out);
             debug_assert!(!decided, "time alone decides nothing");
             if wanted {
-                self.offer_record(now, out);
+                self.offer_record(out);
             }
         }
     }
@@ -237,7 +237,7 @@ impl Node {
     }
 
     /// As the leader: what has come in so far.
-    fn offer_record(&mut self, now: Timestamp, out: &mut Vec<Output>) {
+    fn offer_record(&mut self, out: &mut Vec<Output>) {
         let Some(election) = self.election.as_ref().filter(|election| election.accord.leads())
         else {
             return;
@@ -252,7 +252,7 @@ impl Node {
         let elected = elect(&current, &self.genesis, epoch, &record);
         let value = judge::value(Outcome::Election(elected), &record);
         if let Some(election) = &mut self.election {
-            let acts = election.accord.offer(now, value, record);
+            let acts = election.accord.offer(value, record);
             perform(acts, out);
         }
     }
@@ -301,7 +301,7 @@ impl Node {
         if decided {
             self.tell_elected(out);
         } else if wanted {
-            self.offer_record(now, out);
+            self.offer_record(out);
         }
     }
 

@@ -331,17 +331,17 @@ impl Node {
             return;
         };
         if state.cancelled.is_some() {
-            return self.offer_cancellation(now, id, out);
+            return self.offer_cancellation(id, out);
         }
         if now >= state.task.deadline {
             let record = vec![state.origin.clone()];
             let value = judge::value(Outcome::Plan(Chosen::TooLate), &record);
-            let acts = state.plan.offer(now, value, record);
+            let acts = state.plan.offer(value, record);
             perform(acts, out);
             return;
         }
         match state.table.boards.get(&self.me).map(|board| board.phase) {
-            Some(Phase::Over) => self.offer_plan(now, id, out),
+            Some(Phase::Over) => self.offer_plan(id, out),
             Some(_) => {}
             None if state.table.forming.is_none() => self.take_the_chair(now, id, out),
             None => {}

@@ -77,7 +77,7 @@ impl Node {
                 let (wanted, _) = perform(acts, out);
                 let is_first = running.accord.view() == 0 && running.accord.leads();
                 if wanted || is_first {
-                    self.offer_succession(now, index, out);
+                    self.offer_succession(index, out);
                 }
             }
         }
@@ -114,7 +114,7 @@ impl Node {
         Some(self.successions.len() - 1)
     }
 
-    fn offer_succession(&mut self, now: Timestamp, index: usize, out: &mut Vec<Output>) {
+    fn offer_succession(&mut self, index: usize, out: &mut Vec<Output>) {
         let Running { epoch, leader, .. } = self.successions[index];
         let Some(known) = self.epochs.get(&epoch) else {
             return;
@@ -126,7 +126,7 @@ impl Node {
             branch_agents: branch_of(known, &leader),
         };
         let value = judge::value(Outcome::Succession(succession), &[]);
-        let acts = self.successions[index].accord.offer(now, value, Vec::new());
+        let acts = self.successions[index].accord.offer(value, Vec::new());
         perform(acts, out);
     }
 
@@ -170,7 +170,7 @@ impl Node {
         let acts = self.successions[index].accord.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);
         if wanted && !heard {
-            self.offer_succession(now, index, out);
+            self.offer_succession(index, out);
         }
         if decided {
             self.succeed(index, out);

@@ -266,7 +266,6 @@ impl Node {
     /// ASIP 18: by the originator, the task is taken back.
     pub(super) fn take_dissolve(
         &mut self,
-        now: Timestamp,
         kept: &Kept,
         m: &Dissolve,
         out: &mut Vec<Output>,
@@ -279,13 +278,13 @@ impl Node {
         }
         if state.ended.is_none() && state.cancelled.is_none() {
             state.cancelled = Some(kept.clone());
-            self.offer_cancellation(now, &m.task_id.clone(), out);
+            self.offer_cancellation(&m.task_id.clone(), out);
         }
         Ok(())
     }
 
     /// As a leader: proposes that the task is over because nobody wants it any more.
-    pub(super) fn offer_cancellation(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+    pub(super) fn offer_cancellation(&mut self, id: &str, out: &mut Vec<Output>) {
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
@@ -300,11 +299,11 @@ impl Node {
                     return;
                 }
                 let outcome = Outcome::Result(judge::ended(End::Cancelled, parts));
-                result.offer(now, judge::value(outcome, &record), record)
+                result.offer(judge::value(outcome, &record), record)
             }
             (None, None) if state.plan.leads() => {
                 let outcome = Outcome::Plan(Chosen::Cancelled);
-                state.plan.offer(now, judge::value(outcome, &record), record)
+                state.plan.offer(judge::value(outcome, &record), record)
             }
             _ => return,
         };

@@ -31,7 +31,6 @@ pub(crate) struct Work {
     parts: Vec<Part>,
     /// Who has failed at which part.
     avoid: BTreeSet<(u32, Did)>,
-    view: u32,
     /// Nobody works before the originator has seen the plan.
     waits_for_approval: bool,
     reported: bool,
@@ -164,7 +163,6 @@ impl Node {
             parts: plan.subtasks.iter().map(part).collect(),
             plan,
             avoid: BTreeSet::new(),
-            view,
             waits_for_approval: state.task.needs_approval && state.is_root(),
             reported: false,
             report_at: now,
@@ -202,7 +200,7 @@ impl Node {
         let record = vec![state.origin.clone(), approval.clone()];
         let outcome = Outcome::Result(judge::ended(End::Rejected, parts));
         if let Some(result) = &mut state.result {
-            let acts = result.offer(now, judge::value(outcome, &record), record);
+            let acts = result.offer(judge::value(outcome, &record), record);
             perform(acts, out);
         }
     }
@@ -310,7 +308,6 @@ impl Node {
 
     pub(super) fn take_result(
         &mut self,
-        _now: Timestamp,
         kept: &Kept,
         m: &SubmitResult,
         out: &mut Vec<Output>,
@@ -408,7 +405,7 @@ impl Node {
             let mut record = vec![state.origin.clone()];
             record.extend(work.parts.iter().filter(|p| p.done).filter_map(|p| p.result.clone()));
             let outcome = Outcome::Result(judge::ended(judge::end_of(&parts), parts));
-            let acts = result.offer(now, judge::value(outcome, &record), record);
+            let acts = result.offer(judge::value(outcome, &record), record);
             perform(acts, out);
             return;
         }
@@ -475,7 +472,7 @@ impl Node {
             let record = vec![state.origin.clone(), cancelled.clone()];
             let ended = judge::ended(End::Cancelled, vec![None; plan.subtasks.len()]);
             let value = judge::value(Outcome::Result(ended), &record);
-            let acts = result.offer(now, value, record);
+            let acts = result.offer(value, record);
             perform(acts, out);
             return;
         }
@@ -483,7 +480,7 @@ impl Node {
             let record = vec![state.origin.clone()];
             let ended = judge::ended(End::Failed, vec![None; plan.subtasks.len()]);
             let value = judge::value(Outcome::Result(ended), &record);
-            let acts = result.offer(now, value, record);
+            let acts = result.offer(value, record);
             perform(acts, out);
             return;
         }
@@ -540,17 +537,16 @@ impl Node {
             return;
         };
         let acts = result.take(now, kept, &judge);
-        let leads = result.leads();
         let (wanted, decided) = perform(acts, out);
         if wanted {
             self.result_wanted(now, id, out);
         }
         if decided {
-            self.result_decided(id, leads, out);
+            self.result_decided(id, out);
         }
     }
 
-    fn result_decided(&mut self, id: &str, _leads: bool, out: &mut Vec<Output>) {
+    fn result_decided(&mut self, id: &str, out: &mut Vec<Output>) {
         let Some(state) = self.tasks.get(id) else {
             return;
         };

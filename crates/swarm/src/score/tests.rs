@@ -1,5 +1,5 @@
 use skep_base::{ed25519::Signature, hash::sha256};
-use skep_wire::swarm::Attestation;
+use skep_wire::swarm::{Attestation, SignedAttestation};
 
 use super::*;
 
@@ -33,86 +33,41 @@ fn who_may_stand() {
     assert!(!may_stand(&just_below));
 }
 
-/// Believes issuer 100 and whatever members 1 to 5 say.
-struct Swarm {
-    attesters: Vec<Did>,
-}
-
-impl Trust for Swarm {
-    fn issuer_signed(&self, a: &SignedAttestation) -> bool {
-        a.attestation.attester == did(100)
-    }
-
-    fn witness_signed(&self, a: &SignedAttestation) -> bool {
-        *a.signature.as_bytes() == [1; 64]
-    }
-
-    fn attesters(&self, _: &Did) -> Vec<Did> {
-        self.attesters.clone()
-    }
-}
-
 fn said(by: u32, quality: Quality, percent: u32, epoch: u64) -> SignedAttestation {
     let (subject, value, attester) = (did(0), Share::percent(percent), did(by));
     let attestation = Attestation { subject, quality, value, epoch, attester };
     SignedAttestation { attestation, signature: Signature::from_bytes([1; 64]) }
 }
 
+/// In a swarm that trusts issuer 100.
 fn shown(attestations: Vec<SignedAttestation>) -> Evidenced {
-    let swarm = Swarm { attesters: (1..=5).map(did).collect() };
-    evidenced(&did(0), 7, &Evidence(attestations), &swarm)
-}
-
-#[test]
-fn uptime_is_the_median_of_those_drawn() {
-    use Quality::Uptime;
-    let three = vec![said(1, Uptime, 90, 7), said(2, Uptime, 80, 6), said(3, Uptime, 70, 7)];
-    assert_eq!(shown(three.clone()).uptime, Share::percent(70), "two are missing: 0 0 70 80 90");
-    assert_eq!(shown(three[..2].to_vec()).uptime, Share::ZERO);
-    let mut more = three.clone();
-    more.extend([said(6, Uptime, 100, 7), said(0, Uptime, 100, 7)]);
-    more.extend([said(4, Uptime, 100, 5), said(5, Uptime, 100, 8)]);
-    more.extend([said(1, Uptime, 100, 6), said(1, Uptime, 95, 7)]);
-    let mut forged = said(4, Uptime, 100, 7);
-    forged.signature = Signature::from_bytes([2; 64]);
-    let mut of_another = said(5, Uptime, 100, 7);
-    of_another.attestation.subject = did(3);
-    more.extend([forged, of_another]);
-    assert_eq!(shown(more.clone()), shown(three.clone()), "nothing of that counts");
-    more.reverse();
-    assert_eq!(shown(more), shown(three));
-    let alone = Swarm { attesters: vec![did(0)] };
-    let own = Evidence(vec![said(0, Uptime, 100, 7)]);
-    assert_eq!(evidenced(&did(0), 7, &own, &alone).uptime, Share::ZERO);
+    evidenced(&did(0), 7, &Evidence(attestations), |by| *by == did(100))
 }
 
 #[test]
 fn reputation_and_stake_come_from_issuers() {
-    use Quality::{ProofOfCompute, Reputation, Stake};
+    use Quality::{Reputation, Stake};
+    let mut of_another = said(100, Reputation, 100, 7);
+    of_another.attestation.subject = did(3);
     let evidence = shown(vec![
         said(100, Reputation, 80, 7),
         said(1, Reputation, 90, 7),
+        of_another,
         said(100, Stake, 40, 6),
         said(100, Stake, 60, 5),
-        said(100, ProofOfCompute, 100, 7),
+        said(100, Stake, 70, 8),
     ]);
-    let expected = Evidenced {
-        reputation: Share::percent(80),
-        stake: Share::percent(40),
-        ..Default::default()
-    };
+    let expected = Evidenced { reputation: Share::percent(80), stake: Share::percent(40) };
     assert_eq!(evidence, expected);
-    assert_eq!(weight(&evidence), Share::percent(38));
-    assert_eq!(weight(&Evidenced::default()), WEIGHT_MIN);
-    assert!(!beyond_evidence(&score([0, 80, 0, 40]), &evidence));
-    for more in [[1, 80, 0, 40], [0, 81, 0, 40], [0, 80, 1, 40], [0, 80, 0, 41]] {
-        assert!(beyond_evidence(&score(more), &evidence), "{more:?}");
+    assert!(!is_beyond(&score([100, 80, 100, 40]), &evidence));
+    for more in [[0, 81, 0, 40], [0, 80, 0, 41]] {
+        assert!(is_beyond(&score(more), &evidence), "{more:?}");
     }
 }
 
 #[test]
 fn evidence_is_limited() {
-    let mut flood = vec![said(6, Quality::Uptime, 1, 7); EVIDENCE_MAX - 1];
+    let mut flood = vec![said(6, Quality::Stake, 1, 7); EVIDENCE_MAX - 1];
     flood.push(said(100, Quality::Stake, 40, 7));
     flood.push(said(100, Quality::Reputation, 40, 7));
     let shown = shown(flood);
@@ -120,11 +75,11 @@ fn evidence_is_limited() {
 }
 
 #[test]
-fn attesters_are_others() {
-    let members: Vec<Did> = (0..30).map(did).collect();
-    let drawn = attesters(&Hash32::ZERO, &did(0), &members);
-    assert_eq!(drawn.len(), ATTESTERS);
-    assert!(!drawn.contains(&did(0)));
-    assert_eq!(attesters(&Hash32::ZERO, &did(0), &members[..3]).len(), 2);
-    assert_eq!(attesters(&Hash32::ZERO, &did(0), &members[..1]), []);
+fn what_was_observed_is_the_lower_median_and_silence_is_zero() {
+    let median =
+        |seen: &[Option<u32>]| lower_median(seen.iter().map(|percent| percent.map(Share::percent)));
+    assert_eq!(median(&[Some(90), None, Some(80), Some(70), None]), Share::percent(70));
+    assert_eq!(median(&[Some(90), None, Some(80), None, None]), Share::ZERO);
+    assert_eq!(median(&[Some(90), Some(80)]), Share::percent(80));
+    assert_eq!(median(&[]), Share::ZERO);
 }

@@ -7,20 +7,6 @@ use skep_wire::swarm::Share;
 
 use super::counted;
 
-/// Who stands, with its composite score, and how many can win.
-#[derive(Clone, Copy, Debug)]
-pub struct Election<'a> {
-    pub candidates: &'a BTreeMap<Did, Share>,
-    pub seats: usize,
-}
-
-impl Election<'_> {
-    /// The winners, best first.
-    pub fn winners(&self, votes: &[(Did, Share, Vec<Did>)]) -> Vec<Did> {
-        borda(self.candidates, votes, self.seats).into_iter().map(|(did, _)| did).collect()
-    }
-}
-
 /// The winners with their points, best first: more points, then a higher composite score, then
 /// the lower DID.
 ///

@@ -140,6 +140,7 @@ fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
         })
         .collect();
     assert_eq!(successors.len(), 1, "{successors:?}");
+    assert_eq!(Some(&room.any().leader_of(2, &leader)), successors.first());
     assert!(epoch.layout().children_of(&leader).contains(successors.first().unwrap()));
 }
 

@@ -61,16 +61,12 @@ pub struct HandshakeResult {
     pub your_tier: Option<Tier>,
 }
 
-/// What an attestation is about.
+/// What an attestation is about. What members see of one another comes with their votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {
-    /// The share of the compute challenge that was done in time, by a witness's clock.
-    ProofOfCompute,
     /// A SwarmScore, out of 1000, by an issuer that the swarm trusts.
     Reputation,
-    /// The share of the epoch that a witness heard the agent.
-    Uptime,
     /// What a ledger that the swarm trusts holds as stake, as a share of the full stake.
     Stake,
 }
