@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
 use skep_wire::swarm::{
-    Certificate, Chosen, Inject, Invite, Keepalive, Message, Outcome, Plan, Share, Signed, Step,
-    Task, TaskStatus, Value, Word,
+    Certificate, Chosen, Inject, Invite, Keepalive, Location, Message, Outcome, Plan, Share,
+    Signed, Step, Task, TaskStatus, Value, Word,
 };
 
 use crate::rng::Rng;
@@ -21,6 +21,8 @@ const BURST: usize = 10;
 const JUNK_LASTS: Duration = Duration::from_secs(120);
 /// How often a liar that forges, repeats or floods does so, when it says something.
 const EXTRA_PERCENT: u32 = 10;
+/// The largest whole number that JSON can hold.
+const HELD_LONGEST_MS: u64 = (1 << 53) - 1;
 
 /// One way to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,12 +57,14 @@ pub enum Lie {
     DieAsChair,
     /// Proposes a value to half of the witnesses, and is gone.
     DieAsLeader,
+    /// Is somewhere else with every keepalive and ballot, and echoes what it likes.
+    FalsePlace,
     /// Hears everything and says nothing.
     Silent,
 }
 
 impl Lie {
-    pub const ALL: [Lie; 17] = [
+    pub const ALL: [Lie; 18] = [
         Lie::EquivocateCommit,
         Lie::EquivocateBallot,
         Lie::EquivocateProposal,
@@ -77,6 +81,7 @@ impl Lie {
         Lie::AcceptAll,
         Lie::DieAsChair,
         Lie::DieAsLeader,
+        Lie::FalsePlace,
         Lie::Silent,
     ];
 }
@@ -219,6 +224,7 @@ impl Liar {
             let (half, _) = self.halves(to);
             return Altered { drafts: vec![self.say(half, message, attached)], dies };
         }
+        let message = if self.has(Lie::FalsePlace) { self.misplace(message) } else { message };
         match self.second_version(&message) {
             Some(Version::Instead(message)) => {
                 Altered { drafts: vec![self.say(to, message, attached)], dies }
@@ -239,6 +245,29 @@ impl Liar {
             Some(Version::Nothing) => Altered::default(),
             None => Altered { drafts: vec![self.say(to, message, attached)], dies },
         }
+    }
+
+    /// Puts itself somewhere else; times that it echoes are sometimes right, delays never.
+    fn misplace(&mut self, mut message: Message) -> Message {
+        let mut axis = || (self.rng.unit() - 0.5) * 40.0;
+        let place = Location { x: axis(), y: axis(), z: axis() };
+        match &mut message {
+            Message::Keepalive(keepalive) => {
+                keepalive.location_vector = Some(place);
+                keepalive.location_error = Share::ZERO;
+                for echo in &mut keepalive.echoes {
+                    let held_ms = [0, echo.held_ms + 20, HELD_LONGEST_MS];
+                    echo.held_ms = self.rng.pick(&held_ms).copied().unwrap_or(0);
+                    if self.rng.percent(20) {
+                        echo.timestamp = Timestamp::from_ms((self.rng.next_u64() >> 22) as i64);
+                    }
+                }
+            }
+            Message::ElectionVote(vote) => vote.location_vector = Some(place),
+            Message::Candidacy(candidacy) => candidacy.location_vector = place,
+            _ => {}
+        }
+        message
     }
 
     fn second_version(&self, message: &Message) -> Option<Version> {
@@ -310,13 +339,7 @@ impl Liar {
         if self.has(Lie::Forge)
             && let Some(&victim) = self.rng.pick(&self.peers)
         {
-            let keepalive = Keepalive {
-                agent_id: victim,
-                epoch: 1,
-                timestamp: now,
-                elected: 0,
-                active_tasks: 0,
-            };
+            let keepalive = Keepalive::new(victim, 1, now);
             drafts.push(Draft::Say {
                 signer: victim,
                 to: strangers.clone(),

@@ -9,6 +9,7 @@ use std::{
 
 use skep_base::{Did, Hash32, Timestamp};
 use skep_swarm::{
+    coordinate::Coordinate,
     epoch::Epoch,
     genesis::Genesis,
     node::{Answer, Ask, Event, Input, Node, Output},
@@ -97,6 +98,11 @@ impl Slot {
 
     pub fn is_honest(&self) -> bool {
         self.liar.is_none()
+    }
+
+    /// Where it believes to be, unless it is down.
+    pub fn coordinate(&self) -> Option<Coordinate> {
+        self.node.as_ref().map(|node| *node.place())
     }
 }
 
@@ -538,7 +544,7 @@ impl World {
     }
 
     /// Clients know of the newest election that an honest node knows of.
-    fn look_who_leads(&mut self) {
+    pub fn look_who_leads(&mut self) {
         let honest = self.parts.slots.iter().filter(|slot| slot.is_honest());
         let newest = honest.filter_map(|slot| slot.node.as_ref()).map(|node| node.epoch());
         if let Some(newest) = newest.max_by_key(|epoch| epoch.number())

@@ -3,6 +3,7 @@
 mod it {
     mod bugs;
     mod pictures;
+    mod places;
     mod scale;
     mod seeds;
 }

@@ -17,6 +17,8 @@ use crate::{
     score::{ATTESTERS, WEIGHT_MIN},
 };
 
+/// How many of those that a node watches in a large swarm hear it, too.
+const ECHOED_IN_RING: usize = 2;
 /// Epochs that one thread remembers: thousands of nodes may share one.
 const REMEMBERED_MAX: usize = 8;
 
@@ -142,19 +144,41 @@ impl Epoch {
         near.into_iter().collect()
     }
 
+    /// Who is told that a node is alive: those near it, those who watch it, and some that it watches.
+    /// The last two lie all over the swarm, so that whole families do not lose their bearings.
+    pub fn audience(&self, me: &Did) -> Vec<Did> {
+        let mut told = self.neighbours(me);
+        if self.is_small() {
+            return told;
+        }
+        told.extend(self.attesters(me));
+        let (ring, places) = self.ring();
+        if let Some(place) = places.get(me) {
+            let before = (1..=ECHOED_IN_RING).map(|back| place + ring.len() - back);
+            told.extend(before.map(|at| ring[at % ring.len()]));
+        }
+        told.sort_unstable();
+        told.dedup();
+        told
+    }
+
     /// Who watches a subject: the next ones in a ring that the beacon has shuffled. One draw serves
     /// everybody, where a lot for each subject would cost the square of the members.
     pub fn attesters(&self, subject: &Did) -> Vec<Did> {
-        let (ring, places) = self.ring.get_or_init(|| {
-            let ring = by_lot(&self.beacon, "attesters", &self.members);
-            let places = ring.iter().enumerate().map(|(place, did)| (*did, place)).collect();
-            (ring, places)
-        });
+        let (ring, places) = self.ring();
         let Some(place) = places.get(subject) else {
             return ring.iter().take(ATTESTERS).copied().collect();
         };
-        let others = ring.iter().cycle().skip(place + 1).take(ring.len() - 1);
-        others.take(ATTESTERS).copied().collect()
+        let others = ATTESTERS.min(ring.len() - 1);
+        (1..=others).map(|ahead| ring[(place + ahead) % ring.len()]).collect()
+    }
+
+    fn ring(&self) -> &(Vec<Did>, BTreeMap<Did, usize>) {
+        self.ring.get_or_init(|| {
+            let ring = by_lot(&self.beacon, "attesters", &self.members);
+            let places = ring.iter().enumerate().map(|(place, did)| (*did, place)).collect();
+            (ring, places)
+        })
     }
 
     pub fn is_tier1(&self, did: &Did) -> bool {

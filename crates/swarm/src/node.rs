@@ -8,6 +8,7 @@ mod deliberating;
 mod elections;
 mod jobs;
 mod peers;
+mod place;
 mod planning;
 mod successions;
 mod table;
@@ -27,9 +28,12 @@ use skep_wire::swarm::{
     Resources, Score, Signed, Subject, SubmitResult, Task, Value,
 };
 
-use crate::{accord::Act, epoch::Epoch, genesis::Genesis, kept::Kept};
+use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
 
-use self::{elections::Election, jobs::Job, peers::Peer, successions::Running, tasks::TaskState};
+use self::{
+    elections::Election, jobs::Job, peers::Peer, place::Place, successions::Running,
+    tasks::TaskState,
+};
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
 const EPOCHS_KEPT: usize = 4;
@@ -42,6 +46,7 @@ pub struct Profile {
     pub key: PublicKey,
     pub capabilities: Vec<String>,
     pub resources: Resources,
+    /// Where it believes to be before it has measured anything.
     pub location: Location,
     /// What it claims when it stands for election.
     pub score: Score,
@@ -133,6 +138,7 @@ pub struct Node {
     /// The certificates of the newest ones, for those who have missed them.
     certified: VecDeque<Kept>,
     peers: BTreeMap<Did, Peer>,
+    place: Place,
     keepalive_at: Timestamp,
     greeted: bool,
     started: Timestamp,
@@ -176,6 +182,7 @@ impl Node {
             epochs: BTreeMap::from([(founding.number(), founding)]),
             certified: VecDeque::new(),
             peers: BTreeMap::new(),
+            place: Place::new(profile.location),
             keepalive_at: genesis.start,
             greeted: false,
             started: genesis.start,
@@ -196,6 +203,11 @@ impl Node {
 
     pub fn genesis(&self) -> &Genesis {
         &self.genesis
+    }
+
+    /// Where it is in the network, as far as it has measured.
+    pub fn place(&self) -> &Coordinate {
+        self.place.coordinate()
     }
 
     /// The newest election that is final here.

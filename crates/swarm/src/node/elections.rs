@@ -119,7 +119,7 @@ impl Node {
             agent_id: self.me,
             epoch,
             score: self.profile.score.clone(),
-            location_vector: self.profile.location,
+            location_vector: self.place().at,
             evidence: self.profile.evidence.clone(),
         };
         let current = self.epoch();
@@ -167,7 +167,7 @@ impl Node {
             epoch,
             candidate_rankings: known.into_iter().map(|(_, did)| did).collect(),
             observed,
-            location_vector: Some(self.profile.location),
+            location_vector: Some(self.place().at),
         };
         let mut to = self.council(&current);
         to.push(self.me);

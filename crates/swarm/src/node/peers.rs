@@ -25,6 +25,10 @@ pub(crate) struct Peer {
     pub(super) heard: u32,
     pub(super) counted_in: u64,
     pub(super) handshake: Option<Kept>,
+    /// When its last keepalive was sent by its clock, and heard by this node's.
+    pub(super) keepalive: Option<(Timestamp, Timestamp)>,
+    /// The last of this node's keepalives whose echo was used.
+    pub(super) measured: Option<Timestamp>,
 }
 
 impl Peer {
@@ -36,6 +40,8 @@ impl Peer {
             heard: 0,
             counted_in: 0,
             handshake: None,
+            keepalive: None,
+            measured: None,
         }
     }
 }
@@ -77,7 +83,7 @@ impl Node {
         if now < self.keepalive_at {
             return;
         }
-        let to = self.epoch().neighbours(&self.me);
+        let to = self.epoch().audience(&self.me);
         if !self.greeted {
             self.greeted = true;
             self.started = now;
@@ -85,13 +91,12 @@ impl Node {
             out.push(send(to.clone(), Message::Handshake(hello)));
         }
         self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
-        let keepalive = Keepalive {
-            agent_id: self.me,
-            epoch: self.genesis.epoch_at(now),
-            timestamp: now,
+        let mut keepalive = Keepalive {
             elected: self.epoch().number(),
             active_tasks: self.load(),
+            ..Keepalive::new(self.me, self.genesis.epoch_at(now), now)
         };
+        self.tell_place(now, &to, &mut keepalive);
         out.push(send(to, Message::Keepalive(keepalive)));
     }
 
@@ -102,7 +107,7 @@ impl Node {
             pub_key: profile.key,
             capabilities: profile.capabilities.clone(),
             resources: profile.resources.clone(),
-            location_vector: profile.location,
+            location_vector: self.place().at,
             proof_of_work: profile.proof_of_work.clone(),
             protocol_version: PROTOCOL_VERSION.to_owned(),
             evidence: profile.evidence.clone(),
@@ -114,12 +119,18 @@ impl Node {
             return;
         }
         let peer = self.peers.entry(m.agent_id).or_insert_with(|| Peer::new(now));
+        // What is repeated is no new sign of life.
+        if peer.keepalive.is_some_and(|(last, _)| last >= m.timestamp) {
+            return;
+        }
+        peer.keepalive = Some((m.timestamp, now));
         if peer.counted_in != m.epoch {
             (peer.counted_in, peer.heard) = (m.epoch, 0);
         }
         peer.heard = peer.heard.saturating_add(1);
         peer.heard_at = now;
         peer.active_tasks = m.active_tasks;
+        self.take_echo(now, m);
         self.catch_up(m, out);
     }
 

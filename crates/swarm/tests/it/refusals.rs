@@ -33,8 +33,7 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
     let good = room.seal(&stranger, hello(8, "/openswarm/1.3.0"));
     assert_eq!(room.refused(&me, good), None);
 
-    let alive =
-        Keepalive { agent_id: did, epoch: 1, timestamp: room.now, elected: 1, active_tasks: 0 };
+    let alive = Keepalive { elected: 1, ..Keepalive::new(did, 1, room.now) };
     let not_yet = room.seal(&stranger, Message::Keepalive(alive.clone()));
     assert_eq!(room.refused(&me, not_yet), Some(ErrorCode::InvalidSignature));
     let member = secret(1);

@@ -88,7 +88,11 @@ fn params(method: &str) -> Value {
         "task.verification" => {
             json!({"task_id": "task-1", "agent_id": other, "accepted": true, "reason": null})
         }
-        "swarm.keepalive" => json!({"agent_id": me, "epoch": 105, "timestamp": NOW}),
+        "swarm.keepalive" => json!({
+            "agent_id": me, "epoch": 105, "timestamp": NOW, "location_vector": place,
+            "location_error": 0.25,
+            "echoes": [{"agent_id": other, "timestamp": NOW, "held_ms": 1_700}],
+        }),
         "hierarchy.succession" => json!({
             "failed_leader": other, "new_leader": me, "epoch": 106, "branch_agents": [did(3)],
         }),
