@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
 use skep_wire::swarm::{
-    Certificate, Chosen, Inject, Invite, Keepalive, Location, Message, Outcome, Plan, Share,
-    Signed, Step, Task, TaskStatus, Value, Word,
+    Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Outcome, Plan,
+    Share, Signed, Step, Task, TaskStatus, Value, Word,
 };
 
 use crate::rng::Rng;
@@ -59,12 +59,14 @@ pub enum Lie {
     DieAsLeader,
     /// Is somewhere else with every keepalive and ballot, and echoes what it likes.
     FalsePlace,
+    /// Does not do the work of an epoch's challenge, and now and then says that it has.
+    FalseCompute,
     /// Hears everything and says nothing.
     Silent,
 }
 
 impl Lie {
-    pub const ALL: [Lie; 18] = [
+    pub const ALL: [Lie; 19] = [
         Lie::EquivocateCommit,
         Lie::EquivocateBallot,
         Lie::EquivocateProposal,
@@ -82,6 +84,7 @@ impl Lie {
         Lie::DieAsChair,
         Lie::DieAsLeader,
         Lie::FalsePlace,
+        Lie::FalseCompute,
         Lie::Silent,
     ];
 }
@@ -225,6 +228,7 @@ impl Liar {
             return Altered { drafts: vec![self.say(half, message, attached)], dies };
         }
         let message = if self.has(Lie::FalsePlace) { self.misplace(message) } else { message };
+        let message = if self.has(Lie::FalseCompute) { self.pretend(message) } else { message };
         match self.second_version(&message) {
             Some(Version::Instead(message)) => {
                 Altered { drafts: vec![self.say(to, message, attached)], dies }
@@ -245,6 +249,16 @@ impl Liar {
             Some(Version::Nothing) => Altered::default(),
             None => Altered { drafts: vec![self.say(to, message, attached)], dies },
         }
+    }
+
+    fn pretend(&mut self, mut message: Message) -> Message {
+        if let Message::Keepalive(keepalive) = &mut message {
+            let nonce = self.rng.next_u64() >> 11;
+            let claims = self.rng.percent(10);
+            keepalive.computed =
+                keepalive.computed.filter(|_| claims).map(|said| Computed { nonce, ..said });
+        }
+        message
     }
 
     /// Puts itself somewhere else; times that it echoes are sometimes right, delays never.

@@ -512,9 +512,10 @@ fn profile(key: &Key, issuer: &Key, epochs: u64, rng: &mut Rng) -> Profile {
         location: Location::default(),
         score: Score {
             agent_id: key.did,
-            proof_of_compute: Share::ZERO,
+            // Claims of these two are cut to what others have seen.
+            proof_of_compute: Share::ONE,
             reputation,
-            uptime: Share::ZERO,
+            uptime: Share::ONE,
             stake,
         },
         evidence: Evidence(evidence),

@@ -4,6 +4,7 @@
 //! A node does nothing by itself. Whoever runs it signs what it sends, stores it before anything
 //! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
 
+mod computing;
 mod deliberating;
 mod elections;
 mod jobs;
@@ -31,8 +32,8 @@ use skep_wire::swarm::{
 use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
 
 use self::{
-    elections::Election, jobs::Job, peers::Peer, place::Place, successions::Running,
-    tasks::TaskState,
+    computing::Challenge, elections::Election, jobs::Job, peers::Peer, place::Place,
+    successions::Running, tasks::TaskState,
 };
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
@@ -65,11 +66,34 @@ pub enum Input {
 /// What a node asks its own agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    Plan { task: Task },
-    Critique { task: Task, plans: Vec<Plan>, is_critic: bool },
-    Vote { task: Task, plans: Vec<Plan>, critiques: Vec<Critique> },
-    Execute { task: Task, attempt: u32, reason: Option<String> },
-    Check { task: Task, result: Box<SubmitResult> },
+    Plan {
+        task: Task,
+    },
+    Critique {
+        task: Task,
+        plans: Vec<Plan>,
+        is_critic: bool,
+    },
+    Vote {
+        task: Task,
+        plans: Vec<Plan>,
+        critiques: Vec<Critique>,
+    },
+    Execute {
+        task: Task,
+        attempt: u32,
+        reason: Option<String>,
+    },
+    Check {
+        task: Task,
+        result: Box<SubmitResult>,
+    },
+    /// A nonce for [`crate::challenge::check`], as soon as it can be found.
+    Compute {
+        epoch: u64,
+        beacon: Hash32,
+        difficulty: u32,
+    },
 }
 
 /// And what the agent says.
@@ -80,6 +104,7 @@ pub enum Answer {
     Vote { task_id: String, rankings: Vec<String>, critic_scores: BTreeMap<String, CriticScore> },
     Work { task_id: String, content: String },
     Checked { task_id: String, artifact_id: String, accepted: bool, reason: Option<String> },
+    Computed { epoch: u64, nonce: u64 },
 }
 
 /// What has happened, for whoever watches.
@@ -139,6 +164,7 @@ pub struct Node {
     certified: VecDeque<Kept>,
     peers: BTreeMap<Did, Peer>,
     place: Place,
+    challenge: Challenge,
     keepalive_at: Timestamp,
     greeted: bool,
     started: Timestamp,
@@ -177,12 +203,14 @@ pub(crate) fn plus(now: Timestamp, ms: u64) -> Timestamp {
 impl Node {
     pub fn new(genesis: Arc<Genesis>, profile: Profile) -> Node {
         let founding = Epoch::founding(&genesis);
+        let founding_number = founding.number();
         Node {
             me: profile.key.did(),
             epochs: BTreeMap::from([(founding.number(), founding)]),
             certified: VecDeque::new(),
             peers: BTreeMap::new(),
             place: Place::new(profile.location),
+            challenge: Challenge::new(founding_number, genesis.start),
             keepalive_at: genesis.start,
             greeted: false,
             started: genesis.start,
@@ -271,7 +299,7 @@ impl Node {
             _ => {}
         }
         match &kept.message {
-            Message::Keepalive(m) => self.take_keepalive(now, m, out),
+            Message::Keepalive(m) => self.take_keepalive(now, m, out)?,
             Message::AssignTier(m) => self.take_tier(m)?,
             Message::Succession(m) => self.take_succession(kept, m)?,
             Message::Certificate(m) => self.take_certificate(now, kept, &m.subject, out),
@@ -320,6 +348,7 @@ impl Node {
             Answer::Checked { task_id, artifact_id, accepted, reason } => {
                 self.take_check(now, &task_id, &artifact_id, accepted, reason, out);
             }
+            Answer::Computed { epoch, nonce } => self.take_computed(epoch, nonce),
         }
     }
 

@@ -10,7 +10,8 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send,
+    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, computing::Challenge, perform, plus,
+    refuse, send,
 };
 use crate::{
     accord::{Accord, Setting, Verdict, proven},
@@ -184,14 +185,13 @@ impl Node {
     /// What this node has seen of those that the beacon drew it for.
     fn observations(&self, now: Timestamp, current: &Epoch) -> BTreeMap<Did, Observed> {
         let is_drawn = |did: &Did| current.attesters(did).contains(&self.me);
-        let near =
-            self.peers.iter().filter(|(did, peer)| peer.handshake.is_some() && is_drawn(did));
-        near.map(|(did, peer)| {
-            let uptime = self.uptime_of(now, peer);
-            // The proof of work in its handshake is the challenge that it has passed.
-            (*did, Observed { uptime, proof_of_compute: Share::ONE })
-        })
-        .collect()
+        let watched = self.peers.iter().filter(|(did, _)| is_drawn(did));
+        watched
+            .map(|(did, peer)| {
+                let (uptime, proof_of_compute) = (self.uptime_of(now, peer), self.compute_of(peer));
+                (*did, Observed { uptime, proof_of_compute })
+            })
+            .collect()
     }
 
     pub(super) fn take_candidacy(
@@ -271,7 +271,7 @@ impl Node {
             return;
         };
         if let Word::Bundle { step: Step::Commit, value } = &certificate.word {
-            self.take_elected(kept, value, out);
+            self.take_elected(now, kept, value, out);
             return;
         }
         if self.open_election(now).is_none_or(|election| election.epoch != epoch) {
@@ -313,7 +313,7 @@ impl Node {
         }
     }
 
-    fn take_elected(&mut self, kept: &Kept, value: &Value, out: &mut Vec<Output>) {
+    fn take_elected(&mut self, now: Timestamp, kept: &Kept, value: &Value, out: &mut Vec<Output>) {
         let Outcome::Election(elected) = &value.outcome else {
             return;
         };
@@ -337,6 +337,8 @@ impl Node {
         self.election = None;
         self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
+        self.challenge = Challenge::new(number, now);
+        self.ask_compute(now, out);
         let layout = epoch.layout();
         for child in layout.children_of(&self.me) {
             if let Some(tier) = layout.tier_of(child) {

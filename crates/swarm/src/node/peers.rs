@@ -7,7 +7,7 @@ use skep_wire::swarm::{
     Share, Word,
 };
 
-use super::{Node, Output, Refusal, plus, refuse, send};
+use super::{Node, Output, Refusal, computing::Challenge, plus, refuse, send};
 use crate::{kept::Kept, pow};
 
 /// Capabilities that one agent can have.
@@ -29,6 +29,8 @@ pub(crate) struct Peer {
     pub(super) keepalive: Option<(Timestamp, Timestamp)>,
     /// The last of this node's keepalives whose echo was used.
     pub(super) measured: Option<Timestamp>,
+    /// How it did in the challenge of an epoch.
+    pub(super) computed: Option<(u64, Share)>,
 }
 
 impl Peer {
@@ -42,6 +44,7 @@ impl Peer {
             handshake: None,
             keepalive: None,
             measured: None,
+            computed: None,
         }
     }
 }
@@ -87,6 +90,10 @@ impl Node {
         if !self.greeted {
             self.greeted = true;
             self.started = now;
+            // Nobody could ask before: the founders' time begins now.
+            if self.epoch().number() == 1 {
+                self.challenge = Challenge::new(1, now);
+            }
             let hello = self.handshake();
             out.push(send(to.clone(), Message::Handshake(hello)));
         }
@@ -94,10 +101,12 @@ impl Node {
         let mut keepalive = Keepalive {
             elected: self.epoch().number(),
             active_tasks: self.load(),
+            computed: self.challenge.computed(),
             ..Keepalive::new(self.me, self.genesis.epoch_at(now), now)
         };
         self.tell_place(now, &to, &mut keepalive);
         out.push(send(to, Message::Keepalive(keepalive)));
+        self.ask_compute(now, out);
     }
 
     fn handshake(&self) -> Handshake {
@@ -114,14 +123,20 @@ impl Node {
         }
     }
 
-    pub(super) fn take_keepalive(&mut self, now: Timestamp, m: &Keepalive, out: &mut Vec<Output>) {
+    pub(super) fn take_keepalive(
+        &mut self,
+        now: Timestamp,
+        m: &Keepalive,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        self.check_computed(m)?;
         if !self.peers.contains_key(&m.agent_id) && self.peers.len() >= PEERS_MAX {
-            return;
+            return Ok(());
         }
         let peer = self.peers.entry(m.agent_id).or_insert_with(|| Peer::new(now));
         // What is repeated is no new sign of life.
         if peer.keepalive.is_some_and(|(last, _)| last >= m.timestamp) {
-            return;
+            return Ok(());
         }
         peer.keepalive = Some((m.timestamp, now));
         if peer.counted_in != m.epoch {
@@ -130,8 +145,10 @@ impl Node {
         peer.heard = peer.heard.saturating_add(1);
         peer.heard_at = now;
         peer.active_tasks = m.active_tasks;
+        self.note_computed(now, m);
         self.take_echo(now, m);
         self.catch_up(m, out);
+        Ok(())
     }
 
     /// Whoever has missed an election gets its certificate: from its parent, or from those whose

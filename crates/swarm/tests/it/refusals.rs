@@ -1,10 +1,11 @@
 //! The errors that only a node can find, each from its cause. The others are the envelope's.
 
 use skep_base::Hash32;
-use skep_swarm::{aggregate, pow};
+use skep_swarm::{aggregate, challenge, pow};
 use skep_wire::swarm::{
-    Artifact, Candidacy, Commit, Dissolve, ErrorCode, Evidence, Handshake, Keepalive, Location,
-    Message, Meta, PROTOCOL_VERSION, PlanVote, Resources, Reveal, Share, Signed, SubmitResult,
+    Artifact, Candidacy, Commit, Computed, Dissolve, ErrorCode, Evidence, Handshake, Keepalive,
+    Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Resources, Reveal, Share, Signed,
+    SubmitResult,
 };
 
 use super::room::{Room, SWARM, plan, score, secret};
@@ -45,6 +46,27 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
         let sealed = Signed::seal(meta, message, Vec::new(), &member).into();
         assert_eq!(room.refused(&me, sealed), code, "epoch {epoch}");
     }
+}
+
+#[test]
+fn a_wrong_answer_to_the_challenge_is_refused() {
+    let mut room = Room::new(4);
+    let (me, member) = (room.tier1()[0], secret(1));
+    let did = member.public().did();
+    let (number, beacon) = (room.any().epoch().number(), room.any().epoch().beacon);
+    let right = challenge::solve(&beacon, &did, room.genesis.difficulty);
+    let wrong = (right + 1..).find(|n| !challenge::check(&beacon, &did, *n, 8)).unwrap();
+    let mut alive = |epoch, nonce| {
+        room.now = room.now.plus(std::time::Duration::from_millis(1));
+        let computed = Some(Computed { epoch, nonce });
+        let said = Keepalive { computed, elected: 1, ..Keepalive::new(did, 1, room.now) };
+        let sealed = room.seal(&member, Message::Keepalive(said));
+        room.refused(&me, sealed)
+    };
+    assert_eq!(alive(number, right), None);
+    assert_eq!(alive(number, wrong), Some(ErrorCode::InvalidPow));
+    assert_eq!(alive(number, challenge::NONCE_MAX), Some(ErrorCode::InvalidPow));
+    assert_eq!(alive(number + 1, wrong), None, "this node cannot tell yet");
 }
 
 #[test]

@@ -144,6 +144,26 @@ fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
     assert!(epoch.layout().children_of(&leader).contains(successors.first().unwrap()));
 }
 
+/// A member whose agent does no work for an epoch's challenge has no proof of compute.
+#[test]
+fn who_does_not_compute_weighs_less() {
+    let mut room = Room::new(7);
+    let lazy = *room.nodes.keys().next().unwrap();
+    // The challenge of the first epoch is answered already.
+    room.idle.insert(lazy);
+    room.run(7_200);
+    let epoch = room.any().epoch().clone();
+    assert_eq!(epoch.number(), 3);
+    for member in &epoch.elected.members {
+        // A quarter for computing and a fifth for being there.
+        let expected = if member.did == lazy { 0 } else { 25 };
+        let of_uptime = member.weight.e6().saturating_sub(expected * 10_000);
+        let least = if member.did == lazy { 100_000 } else { 150_000 };
+        assert!((least..=200_000).contains(&of_uptime), "{} {}", member.did, member.weight);
+    }
+    assert!(!epoch.tier1().contains(&lazy), "too little to stand, and others do");
+}
+
 /// An auditor sees each thing that was changed, and where.
 #[test]
 fn a_changed_transcript_is_found_out() {

@@ -209,6 +209,14 @@ pub struct Echo {
     pub held_ms: u64,
 }
 
+/// An answer to the timed challenge of an epoch (decision 44a): SHA-256 of the epoch's beacon, the
+/// agent's DID and the nonce begins with enough zero bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Computed {
+    pub epoch: u64,
+    pub nonce: u64,
+}
+
 /// 12. `swarm.keepalive`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Keepalive {
@@ -228,6 +236,9 @@ pub struct Keepalive {
     pub location_error: Share,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub echoes: Vec<Echo>,
+    /// What it has found for the challenge of the newest election that it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed: Option<Computed>,
 }
 
 impl Keepalive {
@@ -242,6 +253,7 @@ impl Keepalive {
             location_vector: None,
             location_error: Share::ZERO,
             echoes: Vec::new(),
+            computed: None,
         }
     }
 }

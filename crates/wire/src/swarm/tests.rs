@@ -92,6 +92,7 @@ fn params(method: &str) -> Value {
             "agent_id": me, "epoch": 105, "timestamp": NOW, "location_vector": place,
             "location_error": 0.25,
             "echoes": [{"agent_id": other, "timestamp": NOW, "held_ms": 1_700}],
+            "computed": {"epoch": 105, "nonce": 283_741},
         }),
         "hierarchy.succession" => json!({
             "failed_leader": other, "new_leader": me, "epoch": 106, "branch_agents": [did(3)],
