@@ -26,6 +26,7 @@ mod run;
 mod seal;
 mod timeline;
 mod trace;
+mod traffic;
 mod world;
 
 pub use bug::Bug;
@@ -37,4 +38,4 @@ pub use picture::picture;
 pub use run::{GRACE_MS, Report, Setup, TaskOutcome, brisk, run};
 pub use timeline::{Phase, Timeline};
 pub use trace::Trace;
-pub use world::{Counts, Load};
+pub use traffic::{Counts, Load, Sum, Traffic};

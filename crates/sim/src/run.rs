@@ -30,7 +30,8 @@ use crate::{
     seal::{Key, Registry, Signatures},
     timeline::Timeline,
     trace::Trace,
-    world::{Counts, Load, Parts, Slot, World},
+    traffic::{Counts, Load, Traffic},
+    world::{Parts, Slot, World},
 };
 
 /// When every simulated swarm was founded.
@@ -217,6 +218,8 @@ pub struct TaskOutcome {
 pub struct Report {
     pub setup: Setup,
     pub counts: Counts,
+    /// What was sent, by kind.
+    pub traffic: Traffic,
     pub trace_hash: Trace,
     pub outcomes: Vec<TaskOutcome>,
     pub violations: Vec<Violation>,
@@ -315,6 +318,7 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
     Report {
         setup: setup.clone(),
         counts: world.counts,
+        traffic: world.traffic,
         trace_hash: world.trace,
         outcomes,
         loads: slots.iter().map(|slot| slot.load).collect(),
@@ -371,7 +375,7 @@ fn build(setup: &Setup) -> World {
     let weather =
         Weather { loss: setup.loss, duplication: setup.duplication, cuts, faults_until_ms };
     let mut world = World::new(Parts {
-        leading: Epoch::founding(&genesis),
+        leading: Epoch::founding_shared(&genesis),
         genesis,
         keys,
         slots,

@@ -27,6 +27,7 @@ use crate::{
     seal::{Key, Registry},
     timeline::{Phase, Timeline},
     trace::Trace,
+    traffic::{Counts, Load, Traffic},
 };
 
 /// What a node says to itself in one turn; more means that it would never stop.
@@ -106,28 +107,6 @@ impl Slot {
     }
 }
 
-/// Messages that a node has received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// About tasks.
-    pub work: u32,
-    pub work_bytes: u64,
-    /// Handshakes, keepalives, elections, successions.
-    pub upkeep: u32,
-}
-
-/// What is counted in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub events: u64,
-    pub messages: u64,
-    pub bytes: u64,
-    pub lost: u64,
-    pub forged: u64,
-    pub refused: u64,
-    pub restarts: u64,
-}
-
 /// What a world is made of.
 pub struct Parts {
     pub genesis: Arc<Genesis>,
@@ -159,6 +138,7 @@ pub struct World {
     bare: HashMap<Hash32, Arc<Signed>>,
     deadlines: BTreeMap<String, i64>,
     pub counts: Counts,
+    pub traffic: Traffic,
     pub trace: Trace,
 }
 
@@ -181,6 +161,7 @@ impl World {
             bare: HashMap::new(),
             deadlines,
             counts: Counts::default(),
+            traffic: Traffic::default(),
             trace: Trace::default(),
         }
     }
@@ -473,6 +454,7 @@ impl World {
     fn send(&mut self, from: usize, to: &[Did], message: &Arc<Signed>) {
         let genuine = self.parts.registry.admit(message).is_ok();
         let bytes = message.wire_len() as u64;
+        let before = self.counts.messages;
         for did in to {
             let Some(&number) = self.numbers.get(did) else {
                 continue;
@@ -494,6 +476,7 @@ impl World {
                 self.push(at_ms, What::Deliver { to: number, genuine, message });
             }
         }
+        self.traffic.add(message, self.counts.messages - before);
     }
 
     /// The ends of clients' tasks that a node does not know; it knows of the tasks.

@@ -202,7 +202,7 @@ pub(crate) fn plus(now: Timestamp, ms: u64) -> Timestamp {
 
 impl Node {
     pub fn new(genesis: Arc<Genesis>, profile: Profile) -> Node {
-        let founding = Epoch::founding(&genesis);
+        let founding = Epoch::founding_shared(&genesis);
         let founding_number = founding.number();
         Node {
             me: profile.key.did(),
