@@ -2,6 +2,7 @@
 
 mod it {
     mod bugs;
+    mod elections;
     mod pictures;
     mod places;
     mod scale;

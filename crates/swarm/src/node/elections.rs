@@ -41,10 +41,12 @@ impl Node {
         match &self.election {
             Some(election) => {
                 let begins = self.genesis.election_start(election.epoch);
+                let stands = plus(begins, self.genesis.timing.resend_ms);
                 let votes = plus(begins, self.genesis.timing.election_ms / 3);
                 let accord = election.accord.wake_at().unwrap_or(Timestamp::MAX);
+                let stands = if election.stood { Timestamp::MAX } else { stands };
                 let votes = if election.voted.is_none() { votes } else { Timestamp::MAX };
-                accord.min(votes)
+                accord.min(votes).min(stands)
             }
             None => self.genesis.election_start(self.epoch().number() + 1),
         }
@@ -91,7 +93,10 @@ impl Node {
         };
         let third = self.genesis.timing.election_ms / 3;
         let begins = self.genesis.election_start(epoch);
-        self.stand(epoch, out);
+        // Clocks differ: whoever is a little late must have begun, too.
+        if now >= plus(begins, self.genesis.timing.resend_ms) {
+            self.stand(epoch, out);
+        }
         if now >= plus(begins, third) {
             self.vote_in_election(now, epoch, out);
         }
@@ -144,6 +149,7 @@ impl Node {
                 if let Some(own) = election.votes.get(&self.me).and_then(|own| own.first()) {
                     out.push(send(self.council(&current), own.message.clone()));
                 }
+                self.stand_again(&current, out);
                 if let Some(election) = &mut self.election {
                     election.voted = Some(now);
                 }
@@ -173,8 +179,17 @@ impl Node {
         let mut to = self.council(&current);
         to.push(self.me);
         out.push(send(to, Message::ElectionVote(vote)));
+        self.stand_again(&current, out);
         if let Some(election) = &mut self.election {
             election.voted = Some(now);
+        }
+    }
+
+    /// Whoever stands says so again with each ballot: what was said once may have been lost.
+    fn stand_again(&self, current: &Epoch, out: &mut Vec<Output>) {
+        let own = self.election.as_ref().and_then(|election| election.candidacies.get(&self.me));
+        if let Some(own) = own.and_then(|own| own.first()) {
+            out.push(send(self.council(current), own.message.clone()));
         }
     }
 
