@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use skep_base::{Did, Hash32, hash::sha256};
-use skep_swarm::node::Event;
-use skep_wire::swarm::{Chosen, End, Outcome, Value};
+use skep_swarm::{genesis::Genesis, node::Event};
+use skep_wire::swarm::{Chosen, End, Message, Outcome, Signed, Value};
 
 use crate::invariant::Invariant;
 
@@ -24,16 +24,19 @@ pub enum Bug {
     WrongRoot,
     /// One node never learns that a task has ended.
     NoEnd,
+    /// No node listens to those who are no founders.
+    ShutDoor,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 7] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
         Bug::AnotherSuccessor,
         Bug::WrongRoot,
         Bug::NoEnd,
+        Bug::ShutDoor,
     ];
 
     /// What it breaks.
@@ -45,6 +48,7 @@ impl Bug {
             Bug::AnotherSuccessor => Invariant::OneSuccessor,
             Bug::WrongRoot => Invariant::RootMatches,
             Bug::NoEnd => Invariant::EndsInTime,
+            Bug::ShutDoor => Invariant::DoorOpen,
         }
     }
 }
@@ -57,11 +61,13 @@ pub struct Planted {
     /// that there is somebody to differ from.
     spoke: BTreeSet<usize>,
     culprit: Option<usize>,
+    founders: BTreeSet<Did>,
 }
 
 impl Planted {
-    pub fn new(bug: Option<Bug>) -> Planted {
-        Planted { bug, ..Planted::default() }
+    pub fn new(bug: Option<Bug>, genesis: &Genesis) -> Planted {
+        let founders = genesis.founders.iter().map(|key| key.did()).collect();
+        Planted { bug, founders, ..Planted::default() }
     }
 
     /// What the node says instead; nothing if it is kept silent.
@@ -98,6 +104,12 @@ impl Planted {
             (Bug::NoEnd, Event::Ended { .. }) if self.is_culprit(node) => None,
             (_, event) => Some(event),
         }
+    }
+
+    /// Whether a message is not taken, although it has come.
+    pub fn swallows(&self, message: &Signed) -> bool {
+        let is_hello = matches!(message.message, Message::Handshake(_));
+        self.bug == Some(Bug::ShutDoor) && is_hello && !self.founders.contains(&message.meta.signer)
     }
 
     fn is_culprit(&mut self, node: usize) -> bool {

@@ -2,6 +2,7 @@
 
 mod it {
     mod bugs;
+    mod newcomers;
     mod pictures;
     mod scale;
     mod seeds;

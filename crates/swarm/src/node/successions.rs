@@ -62,7 +62,7 @@ impl Node {
         let epoch = self.epoch().clone();
         if let Some(parent) = epoch.layout().parent_of(&self.me)
             && epoch.is_tier1(&parent)
-            && now >= plus(self.started, self.genesis.timing.silence_ms)
+            && self.started.is_some_and(|at| now >= plus(at, self.genesis.timing.silence_ms))
             && !self.hears(now, &parent)
         {
             self.open_succession(now, &epoch, parent);

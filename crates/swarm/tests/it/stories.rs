@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use skep_base::Did;
-use skep_swarm::{node::Event, transcript::Transcript};
+use skep_swarm::{
+    node::{Event, Node},
+    transcript::Transcript,
+};
 use skep_wire::swarm::{
     Dissolve, End, Ended, Message, Outcome, Share, Step, Subject, Verification, Word,
 };
 
-use super::room::{Room, secret};
+use super::room::{Room, profile, secret};
 
 fn ends(room: &Room, task: &str) -> Vec<(Did, Ended)> {
     let of_task = |(did, event): &(Did, Event)| match event {
@@ -142,6 +145,36 @@ fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
     assert_eq!(successors.len(), 1, "{successors:?}");
     assert_eq!(Some(&room.any().leader_of(2, &leader)), successors.first());
     assert!(epoch.layout().children_of(&leader).contains(successors.first().unwrap()));
+}
+
+/// A stranger knows the genesis document and one member.
+#[test]
+fn a_stranger_is_told_of_the_elections_and_elected() {
+    let mut room = Room::new(4);
+    room.run(3_700);
+    let (stranger, contact) = (secret(50), room.tier1()[0]);
+    let did = stranger.public().did();
+    let node = Node::newcomer(room.genesis.clone(), profile(&stranger), &[contact]);
+    room.keys.insert(did, stranger);
+    room.nodes.insert(did, node);
+    room.run(60);
+    // It was not there, and has the proof.
+    assert_eq!(room.nodes[&did].epoch().number(), 2);
+    assert!(!room.nodes[&did].is_member());
+    room.run(3_600);
+    for node in room.nodes.values() {
+        assert_eq!(node.epoch().number(), 3);
+        assert!(node.epoch().contains(&did));
+    }
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let keys = room.known_keys();
+    let text = serde_json::to_vec(&Transcript::write(&room.genesis, &keys, &room.sent));
+    let report = Transcript::read(&text.unwrap()).unwrap().verify();
+    assert_eq!((report.elections, report.differences), (vec![2, 3], Vec::new()));
 }
 
 /// An auditor sees each thing that was changed, and where.
