@@ -1,13 +1,13 @@
-//! Bugs that are put in on purpose, one for each invariant: a checker that finds nothing proves
-//! nothing until it has found these.
+//! Bugs that are put in on purpose, at least one for each invariant: a checker that finds nothing
+//! proves nothing until it has found these. Some alter what honest nodes tell, some what they do.
 
 use std::collections::BTreeSet;
 
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_swarm::{genesis::Genesis, node::Event};
-use skep_wire::swarm::{Chosen, End, Message, Outcome, Signed, Value};
+use skep_wire::swarm::{Certificate, Chosen, End, Message, Outcome, Signed, Step, Value, Word};
 
-use crate::invariant::Invariant;
+use crate::{invariant::Invariant, liar::Draft};
 
 /// What an honest node does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +26,12 @@ pub enum Bug {
     NoEnd,
     /// No node listens to those who are no founders.
     ShutDoor,
+    /// Honest nodes sign every value that a leader shows them.
+    Cosign,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 7] = [
+    pub const ALL: [Bug; 8] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
@@ -37,12 +39,13 @@ impl Bug {
         Bug::WrongRoot,
         Bug::NoEnd,
         Bug::ShutDoor,
+        Bug::Cosign,
     ];
 
-    /// What it breaks.
+    /// What it breaks, before anything else.
     pub fn breaks(self) -> Invariant {
         match self {
-            Bug::AnotherPlan => Invariant::OnePlan,
+            Bug::AnotherPlan | Bug::Cosign => Invariant::OnePlan,
             Bug::BallotTwice => Invariant::BallotOnce,
             Bug::AnotherEnd => Invariant::TaskOnce,
             Bug::AnotherSuccessor => Invariant::OneSuccessor,
@@ -106,6 +109,11 @@ impl Planted {
         }
     }
 
+    /// Whether honest nodes do what [`cosign`] says.
+    pub fn is_careless(&self) -> bool {
+        self.bug == Some(Bug::Cosign)
+    }
+
     /// Whether a message is not taken, although it has come.
     pub fn swallows(&self, message: &Signed) -> bool {
         let is_hello = matches!(message.message, Message::Handshake(_));
@@ -119,6 +127,22 @@ impl Planted {
         self.spoke.insert(node);
         self.culprit == Some(node)
     }
+}
+
+/// What a careless node signs beside what its machine signs: whatever it is shown.
+pub fn cosign(me: Did, message: &Signed) -> Vec<Draft> {
+    let Message::Certificate(certificate) = &message.message else {
+        return Vec::new();
+    };
+    let (step, value) = match &certificate.word {
+        Word::Propose { value } => (Step::Prepare, value),
+        Word::Bundle { step: Step::Prepare, value } => (Step::Commit, value),
+        _ => return Vec::new(),
+    };
+    let word = Word::Sign { step, hash: value.hash() };
+    let (signer, to) = (me, vec![message.meta.signer]);
+    let signed = Message::Certificate(Certificate { word, ..certificate.clone() });
+    vec![Draft::Say { signer, to, message: Box::new(signed), attached: Vec::new() }]
 }
 
 fn another_plan(value: &Value) -> Chosen {

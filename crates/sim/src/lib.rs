@@ -23,6 +23,7 @@ mod picture;
 mod recount;
 pub mod rng;
 mod run;
+mod schemer;
 mod seal;
 mod setup;
 mod timeline;

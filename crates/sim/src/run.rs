@@ -330,6 +330,8 @@ fn slots(
     rng.shuffle(&mut numbers);
     let lying: BTreeSet<usize> = numbers.into_iter().take(setup.byzantine).collect();
     let peers: Arc<[Did]> = keys.iter().map(|key| key.did).collect();
+    let friends: Arc<BTreeSet<Did>> =
+        Arc::new(lying.iter().map(|number| keys[*number].did).collect());
     let epochs = genesis.epoch_at(Timestamp::from_ms(
         START.as_ms() + (setup.begin_ms + TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
     ));
@@ -343,7 +345,7 @@ fn slots(
         };
         let liar = (!lies.is_empty()).then(|| {
             let own = Rng::fork(setup.seed, &format!("liar {number}"));
-            Box::new(Liar::new(key.did, lies, own, peers.clone()))
+            Box::new(Liar::new(key.did, lies, own, peers.clone(), friends.clone()))
         });
         let skew_ms = rng.between(0, 2 * SKEW_MAX_MS as u64) as i64 - SKEW_MAX_MS;
         let profile = profile(key, issuer, *place, epochs, rng);

@@ -17,7 +17,7 @@ use skep_wire::swarm::{Message, Meta, Signed};
 
 use crate::{
     agent::Agent,
-    bug::Planted,
+    bug::{self, Planted},
     client::Client,
     door::Door,
     heard::Heard,
@@ -352,6 +352,9 @@ impl World {
             }
             let heard = match (&mut self.parts.slots[node].liar, &input) {
                 (Some(liar), Input::Message(message)) => liar.hear(message),
+                (None, Input::Message(message)) if self.parts.planted.is_careless() => {
+                    bug::cosign(self.parts.keys[node].did, message)
+                }
                 _ => Vec::new(),
             };
             heard.into_iter().for_each(|draft| self.post(node, draft, &mut inputs));
@@ -394,9 +397,12 @@ impl World {
         match output {
             Output::Send { to, message, attached } => {
                 let signer = self.parts.keys[node].did;
-                let altered = match &mut self.parts.slots[node].liar {
-                    Some(liar) => liar.speak(now, to, message, attached),
-                    None => Altered {
+                let slot = &mut self.parts.slots[node];
+                let altered = match (&mut slot.liar, &slot.node) {
+                    (Some(liar), Some(up)) => {
+                        liar.speak((now, up.epoch(), up.genesis()), to, message, attached)
+                    }
+                    _ => Altered {
                         drafts: vec![Draft::Say {
                             signer,
                             to,

@@ -1,10 +1,8 @@
-use std::collections::BTreeSet;
-
 use skep_sim::{Bug, Invariant, Lie, Setup, brisk, run};
 use skep_swarm::genesis::Timing;
 use skep_wire::swarm::Share;
 
-/// A swarm in which what the bug spoils comes up: leaders that die, or a newcomer.
+/// A swarm in which what the bug spoils comes up: leaders that die, a newcomer, a plot.
 fn setup(seed: u64, bug: Bug) -> Setup {
     let calm = Setup::calm(seed, 10, 1);
     match bug {
@@ -12,11 +10,15 @@ fn setup(seed: u64, bug: Bug) -> Setup {
             let timing = Timing { epoch_ms: 120_000, ..brisk() };
             Setup { newcomers: 1, timing, begin_ms: 480_000, ..calm }
         }
-        _ => Setup { byzantine: 3, lies: Some(vec![Lie::Silent]), loss: Share::percent(2), ..calm },
+        Bug::Cosign => Setup { byzantine: 3, lies: Some(vec![Lie::TwoBundles]), ..calm },
+        _ => {
+            let (lies, loss) = (Some(vec![Lie::Silent]), Share::percent(2));
+            Setup { byzantine: 3, lies, loss, ..calm }
+        }
     }
 }
 
-fn broken(setup: &Setup) -> BTreeSet<Invariant> {
+fn broken(setup: &Setup) -> Vec<Invariant> {
     run(setup).violations.into_iter().map(|found| found.invariant).collect()
 }
 
@@ -30,7 +32,10 @@ fn every_planted_bug_is_found_and_only_it() {
             (!found.is_empty()).then_some((seed, found))
         });
         let (seed, found) = found.unwrap_or_else(|| panic!("nobody noticed {bug:?}"));
-        assert_eq!(found, BTreeSet::from([bug.breaks()]), "{bug:?} with seed {seed}");
-        assert_eq!(broken(&setup(seed, bug)), BTreeSet::new(), "seed {seed} without a bug");
+        assert_eq!(found[0], bug.breaks(), "{bug:?} with seed {seed}");
+        // Nodes that follow two plans come to two ends; those that only tell a lie do not.
+        let only_it = found.iter().all(|which| *which == bug.breaks());
+        assert!(only_it || bug == Bug::Cosign, "{bug:?} with seed {seed}: {found:?}");
+        assert_eq!(broken(&setup(seed, bug)), Vec::new(), "seed {seed} without a bug");
     }
 }
