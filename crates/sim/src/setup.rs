@@ -9,6 +9,9 @@ use crate::{bug::Bug, liar::Lie, rng::Rng};
 const FOUNDERS_MIN: usize = 4;
 /// So many of the swarms that hold elections have newcomers.
 const JOINED_PERCENT: u32 = 60;
+/// So many of the others have clients that come when leaders have had time to fail.
+const LATE_PERCENT: u32 = 25;
+const LATE_MS: u64 = 90_000;
 
 /// What is simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +93,10 @@ impl Setup {
             newcomers = rng.between(1, 1 + nodes as u64 / 4) as usize;
             newcomers = newcomers.min(nodes - FOUNDERS_MIN);
             begin_ms += rng.below(timing.epoch_ms);
+        }
+        // Some clients come when leaders that are silent have been followed by others.
+        if begin_ms == 0 && rng.percent(LATE_PERCENT) {
+            begin_ms = LATE_MS;
         }
         Setup {
             seed,

@@ -127,6 +127,8 @@ pub struct Counts {
     pub forged: u64,
     pub refused: u64,
     pub restarts: u64,
+    /// Orders that somebody took in a failed leader's place.
+    pub in_place: u64,
 }
 
 /// What a world is made of.
@@ -160,6 +162,8 @@ pub struct World {
     /// Messages without what was attached to them; only looked up.
     bare: HashMap<Hash32, Arc<Signed>>,
     deadlines: BTreeMap<String, i64>,
+    /// Whom clients turn to.
+    acting: Vec<Did>,
     pub counts: Counts,
     pub trace: Trace,
 }
@@ -182,6 +186,7 @@ impl World {
             numbers,
             bare: HashMap::new(),
             deadlines,
+            acting: Vec::new(),
             counts: Counts::default(),
             trace: Trace::default(),
         }
@@ -451,6 +456,9 @@ impl World {
             }
             _ => None,
         };
+        if let (Event::Injected { .. }, Some(up)) = (&event, &self.parts.slots[node].node) {
+            self.counts.in_place += u64::from(!up.epoch().is_tier1(&up.did()));
+        }
         self.mark(6, node);
         self.parts.watch.observe(self.now_ms, node, &event, due_ms);
         if let (Event::Elected { hash, .. }, Some(up)) = (&event, &self.parts.slots[node].node)

@@ -6,4 +6,5 @@ mod it {
     mod pictures;
     mod scale;
     mod seeds;
+    mod successors;
 }

@@ -268,7 +268,7 @@ impl Node {
         match &kept.message {
             Message::Keepalive(m) => self.take_keepalive(now, m, out),
             Message::AssignTier(m) => self.take_tier(m)?,
-            Message::Succession(m) => self.take_succession(kept, m)?,
+            Message::Succession(m) => self.take_succession(now, kept, m, out)?,
             Message::Certificate(m) => self.take_certificate(now, kept, &m.subject, out),
             Message::Invite(m) => self.take_invite(now, kept, m, out)?,
             Message::Accept(m) => self.take_accept(now, kept, m, out)?,

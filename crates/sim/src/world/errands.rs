@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use skep_base::Timestamp;
+use skep_base::{Did, Timestamp};
+use skep_swarm::node::Node;
 use skep_wire::swarm::{Message, Signed};
 
 use super::World;
@@ -43,7 +44,8 @@ impl World {
         self.turn(number, self.now_ms + PATIENCE_MS);
     }
 
-    /// Clients know of the newest election that an honest node knows of.
+    /// Clients know of the newest election that an honest node knows of, and who acts for those
+    /// who failed.
     fn look_who_leads(&mut self) {
         let honest = self.parts.slots.iter().filter(|slot| slot.is_honest());
         let newest = honest.filter_map(|slot| slot.node.as_ref()).map(|node| node.epoch());
@@ -52,6 +54,17 @@ impl World {
         {
             self.parts.leading = newest.clone();
         }
+        let number = self.parts.leading.number();
+        let honest = self.parts.slots.iter().filter(|slot| slot.is_honest());
+        let there: Vec<&Node> = honest
+            .filter_map(|slot| slot.node.as_ref())
+            .filter(|node| node.epoch().number() == number)
+            .collect();
+        let acting = |did: &Did| {
+            let known = there.iter().map(|node| node.leader_of(number, did));
+            known.into_iter().find(|acting| acting != did).unwrap_or(*did)
+        };
+        self.acting = self.parts.leading.tier1().iter().map(acting).collect();
     }
 
     /// Sends the task to one member, unless the swarm was heard a moment ago.
@@ -70,7 +83,7 @@ impl World {
         };
         let client = &mut self.parts.clients[number];
         client.inject = Some(message.clone());
-        let Some(member) = client.next_member(self.parts.leading.tier1()) else {
+        let Some(member) = client.next_member(&self.acting) else {
             return;
         };
         self.send(self.parts.slots.len() + number, &[member], &message);
@@ -84,8 +97,9 @@ impl World {
 
     fn tell_tier1(&mut self, number: usize, message: Message) {
         let message = Arc::new(self.seal_for_client(number, message));
-        let leading = self.parts.leading.clone();
-        self.send(self.parts.slots.len() + number, leading.tier1(), &message);
+        let mut to = self.parts.leading.tier1().to_vec();
+        to.extend(self.acting.iter().filter(|did| !self.parts.leading.is_tier1(did)));
+        self.send(self.parts.slots.len() + number, &to, &message);
     }
 
     fn seal_for_client(&self, number: usize, message: Message) -> Signed {

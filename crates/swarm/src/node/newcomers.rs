@@ -35,10 +35,11 @@ impl Node {
     /// Whom signs of life go to.
     pub(super) fn near(&self) -> Vec<Did> {
         let near = self.epoch().neighbours(&self.me);
-        if self.is_member() {
-            return near;
+        let mut all: BTreeSet<Did> = near.into_iter().collect();
+        all.extend(self.near_by_succession());
+        if !self.is_member() {
+            all.extend(&self.contacts);
         }
-        let all: BTreeSet<Did> = near.into_iter().chain(self.contacts.iter().copied()).collect();
         all.into_iter().filter(|did| *did != self.me).collect()
     }
 

@@ -140,7 +140,7 @@ impl Node {
         let is_mine = |ahead: usize| {
             members.get((after + turn + ahead) % members.len().max(1)) == Some(&self.me)
         };
-        let parent = epoch.layout().parent_of(&m.agent_id);
+        let parent = self.parent_in(&epoch, &m.agent_id);
         let is_turn = parent == Some(self.me) || is_mine(0) || is_mine(1);
         if !self.may_tell(now, m, is_turn) {
             return;
@@ -176,7 +176,9 @@ impl Node {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
         let layout = epoch.layout();
-        let fits = layout.parent_of(&m.assigned_agent) == Some(m.parent_id)
+        let elected = layout.parent_of(&m.assigned_agent);
+        let acting = self.parent_in(epoch, &m.assigned_agent);
+        let fits = [elected, acting].contains(&Some(m.parent_id))
             && layout.tier_of(&m.assigned_agent) == Some(m.tier);
         if fits { Ok(()) } else { refuse(ErrorCode::InvalidParams, "that is not its place") }
     }
