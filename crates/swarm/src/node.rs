@@ -7,6 +7,7 @@
 mod deliberating;
 mod elections;
 mod jobs;
+mod newcomers;
 mod peers;
 mod planning;
 mod successions;
@@ -29,6 +30,7 @@ use skep_wire::swarm::{
 
 use crate::{accord::Act, epoch::Epoch, genesis::Genesis, kept::Kept};
 
+pub use self::newcomers::{CONTACTS_MAX, GUESTS_MAX};
 use self::{elections::Election, jobs::Job, peers::Peer, successions::Running, tasks::TaskState};
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
@@ -134,8 +136,12 @@ pub struct Node {
     certified: VecDeque<Kept>,
     peers: BTreeMap<Did, Peer>,
     keepalive_at: Timestamp,
-    greeted: bool,
-    started: Timestamp,
+    /// Whom this node has said who it is, lately.
+    greetings: BTreeMap<Did, Timestamp>,
+    /// Members that a newcomer knows of.
+    contacts: Vec<Did>,
+    /// When the first sign of life went out.
+    started: Option<Timestamp>,
     election: Option<Election>,
     successions: Vec<Running>,
     tasks: BTreeMap<String, TaskState>,
@@ -177,8 +183,9 @@ impl Node {
             certified: VecDeque::new(),
             peers: BTreeMap::new(),
             keepalive_at: genesis.start,
-            greeted: false,
-            started: genesis.start,
+            greetings: BTreeMap::new(),
+            contacts: Vec::new(),
+            started: None,
             election: None,
             successions: Vec::new(),
             tasks: BTreeMap::new(),
@@ -247,13 +254,13 @@ impl Node {
         let signer = &kept.meta.signer;
         let is_member = self.epochs.values().any(|epoch| epoch.contains(signer));
         match &kept.message {
-            Message::Handshake(hello) => return self.take_handshake(now, kept, hello),
+            Message::Handshake(hello) => return self.take_handshake(now, kept, hello, out),
             Message::Inject(inject) => return self.take_inject(now, kept, inject, out),
             Message::Verification(m) => return self.take_verification(now, kept, m, out),
             Message::Dissolve(m) => return self.take_dissolve(kept, m, out),
             Message::Candidacy(m) => return self.take_candidacy(now, kept, m),
             Message::ElectionVote(m) => return self.take_election_vote(now, kept, m),
-            _ if !is_member => {
+            _ if !is_member && !self.may_say_as_guest(kept) => {
                 return refuse(ErrorCode::InvalidSignature, "the signer is no member");
             }
             _ => {}
@@ -261,7 +268,7 @@ impl Node {
         match &kept.message {
             Message::Keepalive(m) => self.take_keepalive(now, m, out),
             Message::AssignTier(m) => self.take_tier(m)?,
-            Message::Succession(m) => self.take_succession(kept, m)?,
+            Message::Succession(m) => self.take_succession(now, kept, m, out)?,
             Message::Certificate(m) => self.take_certificate(now, kept, &m.subject, out),
             Message::Invite(m) => self.take_invite(now, kept, m, out)?,
             Message::Accept(m) => self.take_accept(now, kept, m, out)?,
