@@ -24,6 +24,8 @@ pub struct Counts {
     pub forged: u64,
     pub refused: u64,
     pub restarts: u64,
+    /// Orders that somebody took in a failed leader's place.
+    pub in_place: u64,
 }
 
 /// Messages of one kind and their bytes, what is attached included.

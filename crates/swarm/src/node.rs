@@ -8,6 +8,7 @@ mod computing;
 mod deliberating;
 mod elections;
 mod jobs;
+mod newcomers;
 mod peers;
 mod place;
 mod planning;
@@ -31,6 +32,7 @@ use skep_wire::swarm::{
 
 use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
 
+pub use self::newcomers::{CONTACTS_MAX, GUESTS_MAX};
 use self::{
     computing::Challenge, elections::Election, jobs::Job, peers::Peer, place::Place,
     successions::Running, tasks::TaskState,
@@ -166,8 +168,12 @@ pub struct Node {
     place: Place,
     challenge: Challenge,
     keepalive_at: Timestamp,
-    greeted: bool,
-    started: Timestamp,
+    /// Whom this node has said who it is, lately.
+    greetings: BTreeMap<Did, Timestamp>,
+    /// Members that a newcomer knows of.
+    contacts: Vec<Did>,
+    /// When the first sign of life went out.
+    started: Option<Timestamp>,
     election: Option<Election>,
     successions: Vec<Running>,
     tasks: BTreeMap<String, TaskState>,
@@ -212,8 +218,9 @@ impl Node {
             place: Place::new(profile.location),
             challenge: Challenge::new(founding_number, genesis.start),
             keepalive_at: genesis.start,
-            greeted: false,
-            started: genesis.start,
+            greetings: BTreeMap::new(),
+            contacts: Vec::new(),
+            started: None,
             election: None,
             successions: Vec::new(),
             tasks: BTreeMap::new(),
@@ -287,13 +294,13 @@ impl Node {
         let signer = &kept.meta.signer;
         let is_member = self.epochs.values().any(|epoch| epoch.contains(signer));
         match &kept.message {
-            Message::Handshake(hello) => return self.take_handshake(now, kept, hello),
+            Message::Handshake(hello) => return self.take_handshake(now, kept, hello, out),
             Message::Inject(inject) => return self.take_inject(now, kept, inject, out),
             Message::Verification(m) => return self.take_verification(now, kept, m, out),
             Message::Dissolve(m) => return self.take_dissolve(kept, m, out),
             Message::Candidacy(m) => return self.take_candidacy(now, kept, m),
             Message::ElectionVote(m) => return self.take_election_vote(now, kept, m),
-            _ if !is_member => {
+            _ if !is_member && !self.may_say_as_guest(kept) => {
                 return refuse(ErrorCode::InvalidSignature, "the signer is no member");
             }
             _ => {}
@@ -301,7 +308,7 @@ impl Node {
         match &kept.message {
             Message::Keepalive(m) => self.take_keepalive(now, m, out)?,
             Message::AssignTier(m) => self.take_tier(m)?,
-            Message::Succession(m) => self.take_succession(kept, m)?,
+            Message::Succession(m) => self.take_succession(now, kept, m, out)?,
             Message::Certificate(m) => self.take_certificate(now, kept, &m.subject, out),
             Message::Invite(m) => self.take_invite(now, kept, m, out)?,
             Message::Accept(m) => self.take_accept(now, kept, m, out)?,

@@ -31,6 +31,8 @@ pub(crate) struct Peer {
     pub(super) measured: Option<Timestamp>,
     /// How it did in the challenge of an epoch.
     pub(super) computed: Option<(u64, Share)>,
+    /// The election after which it was last told another, and when.
+    pub(super) told: Option<(u64, Timestamp)>,
 }
 
 impl Peer {
@@ -45,6 +47,7 @@ impl Peer {
             keepalive: None,
             measured: None,
             computed: None,
+            told: None,
         }
     }
 }
@@ -55,6 +58,7 @@ impl Node {
         now: Timestamp,
         kept: &Kept,
         hello: &Handshake,
+        out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
         if hello.pub_key.did() != hello.agent_id {
             return refuse(ErrorCode::InvalidSignature, "the DID is not that of the key");
@@ -74,29 +78,29 @@ impl Node {
         if !self.peers.contains_key(&hello.agent_id) && self.peers.len() >= PEERS_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many peers");
         }
+        self.make_room(now, &hello.agent_id)?;
         let peer = self.peers.entry(hello.agent_id).or_insert_with(|| Peer::new(now));
         peer.capabilities.clone_from(&hello.capabilities);
         peer.heard_at = peer.heard_at.max(now);
         peer.handshake = Some(kept.clone());
+        self.greet_back(now, hello.agent_id, out);
         Ok(())
     }
 
-    /// Sends a sign of life, and at the first one says who it is.
+    /// Sends a sign of life, and says who this node is to those who may not know.
     pub(super) fn keep_alive(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         if now < self.keepalive_at {
             return;
         }
-        let to = self.epoch().audience(&self.me);
-        if !self.greeted {
-            self.greeted = true;
-            self.started = now;
+        if self.started.is_none() {
+            self.started = Some(now);
             // Nobody could ask before: the founders' time begins now.
             if self.epoch().number() == 1 {
                 self.challenge = Challenge::new(1, now);
             }
-            let hello = self.handshake();
-            out.push(send(to.clone(), Message::Handshake(hello)));
         }
+        let to = self.near();
+        self.greet(now, &to, out);
         self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
         let mut keepalive = Keepalive {
             elected: self.epoch().number(),
@@ -109,7 +113,7 @@ impl Node {
         self.ask_compute(now, out);
     }
 
-    fn handshake(&self) -> Handshake {
+    pub(super) fn handshake(&self) -> Handshake {
         let profile = &self.profile;
         Handshake {
             agent_id: self.me,
@@ -147,14 +151,14 @@ impl Node {
         peer.active_tasks = m.active_tasks;
         self.note_computed(now, m);
         self.take_echo(now, m);
-        self.catch_up(m, out);
+        self.catch_up(now, m, out);
         Ok(())
     }
 
     /// Whoever has missed an election gets its certificate: from its parent, or from those whose
     /// turn it is.
-    fn catch_up(&self, m: &Keepalive, out: &mut Vec<Output>) {
-        let epoch = self.epoch();
+    fn catch_up(&mut self, now: Timestamp, m: &Keepalive, out: &mut Vec<Output>) {
+        let epoch = self.epoch().clone();
         if m.elected >= epoch.number() {
             return;
         }
@@ -166,8 +170,9 @@ impl Node {
         let is_mine = |ahead: usize| {
             members.get((after + turn + ahead) % members.len().max(1)) == Some(&self.me)
         };
-        let parent = epoch.layout().parent_of(&m.agent_id);
-        if parent != Some(self.me) && !is_mine(0) && !is_mine(1) {
+        let parent = self.parent_in(&epoch, &m.agent_id);
+        let is_turn = parent == Some(self.me) || is_mine(0) || is_mine(1);
+        if !self.may_tell(now, m, is_turn) {
             return;
         }
         // Each is certified by the one before: they are learnt one after the other.
@@ -189,7 +194,8 @@ impl Node {
         if peer.counted_in != epoch {
             return Share::ZERO;
         }
-        let since = now.since(self.genesis.epoch_start(epoch).max(self.started)).as_millis();
+        let started = self.started.unwrap_or(now);
+        let since = now.since(self.genesis.epoch_start(epoch).max(started)).as_millis();
         let expected = since / u128::from(self.genesis.timing.keepalive_ms.max(1));
         let share = u128::from(peer.heard) * 1_000_000 / expected.max(1);
         Share::from_e6(u32::try_from(share).unwrap_or(u32::MAX))
@@ -200,7 +206,9 @@ impl Node {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
         let layout = epoch.layout();
-        let fits = layout.parent_of(&m.assigned_agent) == Some(m.parent_id)
+        let elected = layout.parent_of(&m.assigned_agent);
+        let acting = self.parent_in(epoch, &m.assigned_agent);
+        let fits = [elected, acting].contains(&Some(m.parent_id))
             && layout.tier_of(&m.assigned_agent) == Some(m.tier);
         if fits { Ok(()) } else { refuse(ErrorCode::InvalidParams, "that is not its place") }
     }
