@@ -1,6 +1,8 @@
 //! The virtual world: one clock, one queue, all nodes and clients, and what goes wrong between
 //! them.
 
+mod answers;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
@@ -13,7 +15,7 @@ use skep_swarm::{
     genesis::Genesis,
     node::{Answer, Ask, Event, Input, Node, Output},
 };
-use skep_wire::swarm::{Message, Meta, Signed};
+use skep_wire::swarm::{Message, Meta, Response, Signed};
 
 use crate::{
     agent::Agent,
@@ -69,6 +71,7 @@ impl Entry {
 
 enum What {
     Deliver { to: u32, genuine: bool, message: Arc<Signed> },
+    Response { to: u32, response: Box<Response> },
     Wake { node: u32 },
     Answer { node: u32, answer: Box<Answer> },
     Crash { node: u32 },
@@ -215,6 +218,7 @@ impl World {
         self.now_ms = self.now_ms.max(entry.at_ms);
         match entry.what {
             What::Deliver { to, genuine, message } => self.deliver(to as usize, genuine, message),
+            What::Response { to, response } => self.deliver_answer(to as usize, &response),
             What::Wake { node } => self.wake(node as usize, entry.at_ms),
             What::Answer { node, answer } => {
                 if self.parts.slots[node as usize].node.is_some() {
@@ -379,6 +383,7 @@ impl World {
             }
             Output::Ask(ask) => self.ask(node, now, &ask),
             Output::Event(event) => self.observe(node, event),
+            Output::Answer { to, response } => self.send_answer(node, &to, response),
             Output::Refused { .. } => self.counts.refused += 1,
         }
     }
@@ -515,11 +520,11 @@ impl World {
     }
 
     fn client_turn(&mut self, number: usize) {
-        let client = &mut self.parts.clients[number];
-        if client.known.is_some() {
+        if self.parts.clients[number].known.is_some() {
             return;
         }
         self.mark(8, number);
+        self.parts.clients[number].refusals = 0;
         self.look_who_leads();
         self.inject(number);
         self.send_verdict(number);
@@ -558,7 +563,7 @@ impl World {
             Some(message) => message.clone(),
             None => {
                 let body = client.injection(self.parts.leading.number());
-                Arc::new(self.seal_for_client(number, body))
+                Arc::new(self.seal_for_client(number, body).asking())
             }
         };
         let client = &mut self.parts.clients[number];

@@ -4,6 +4,7 @@
 //! A node does nothing by itself. Whoever runs it signs what it sends, stores it before anything
 //! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
 
+mod answers;
 mod deliberating;
 mod elections;
 mod jobs;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 use skep_wire::swarm::{
     CriticScore, Critique, Ended, ErrorCode, Evidence, Location, Message, Plan, ProofOfWork,
-    Resources, Score, Signed, Subject, SubmitResult, Task, Value,
+    Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
 };
 
 use crate::{accord::Act, epoch::Epoch, genesis::Genesis, kept::Kept};
@@ -100,6 +101,12 @@ pub enum Output {
     },
     Ask(Ask),
     Event(Event),
+    /// To be sent back as it is to whoever asked. It decides nothing.
+    Answer {
+        to: Did,
+        response: Response,
+    },
+    /// For whoever keeps count of peers.
     Refused {
         signer: Did,
         hash: Hash32,
@@ -209,7 +216,9 @@ impl Node {
         match input {
             Input::Message(signed) => {
                 let kept = Kept(signed);
-                if let Err(Refusal { code, reason }) = self.take(now, &kept, &mut out) {
+                let taken = self.take(now, &kept, &mut out);
+                self.answer(now, &kept, &taken, &mut out);
+                if let Err(Refusal { code, reason }) = taken {
                     let (signer, hash) = (kept.meta.signer, kept.hash());
                     out.push(Output::Refused { signer, hash, code, reason });
                 }

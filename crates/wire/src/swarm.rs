@@ -23,6 +23,7 @@ mod error;
 mod keys;
 mod message;
 mod peer;
+mod response;
 mod share;
 mod task;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use error::*;
 pub use keys::KnownKeys;
 pub use message::Message;
 pub use peer::*;
+pub use response::*;
 pub use share::Share;
 pub use task::*;
 pub use text::{hex_signature, key_text};

@@ -13,7 +13,7 @@ use skep_swarm::{
 };
 use skep_wire::swarm::{
     CriticScore, ErrorCode, Evidence, Inject, KnownKeys, Location, Message, Meta, Plan, Resources,
-    Score, Share, Signed, Subtask, Task, TaskStatus,
+    Response, Score, Share, Signed, Subtask, Task, TaskStatus,
 };
 
 pub const SWARM: &str = "test";
@@ -57,6 +57,8 @@ pub struct Room {
     pub line: VecDeque<(Did, Arc<Signed>)>,
     pub events: Vec<(Did, Event)>,
     pub refusals: Vec<(Did, ErrorCode)>,
+    /// Who has answered whom what.
+    pub answers: Vec<(Did, Did, Response)>,
     /// Every message that was sent, for a transcript.
     pub sent: Vec<Arc<Signed>>,
     /// What reached those who are no members.
@@ -89,6 +91,7 @@ impl Room {
             line: VecDeque::new(),
             events: Vec::new(),
             refusals: Vec::new(),
+            answers: Vec::new(),
             sent: Vec::new(),
             outside: Vec::new(),
             wrong: BTreeMap::new(),
@@ -209,6 +212,7 @@ impl Room {
                     self.step(did, Input::Answer(answer));
                 }
                 Output::Event(event) => self.events.push((*did, event)),
+                Output::Answer { to, response } => self.answers.push((*did, to, response)),
                 Output::Refused { code, .. } => self.refusals.push((*did, code)),
             }
         }

@@ -11,7 +11,7 @@ use skep_base::{
     json as canonical,
 };
 
-use super::{ErrorCode, Message, hex_signature};
+use super::{ErrorCode, Message, RequestId, hex_signature};
 use crate::identity::Statement;
 
 /// The longest message, without what is attached to it (decision 49).
@@ -96,7 +96,7 @@ pub struct Signed {
     pub meta: Meta,
     pub message: Message,
     /// Of requests: what their response repeats. Not signed.
-    pub id: Option<Value>,
+    pub id: Option<RequestId>,
     /// The signed bytes: canonical JSON of method and params.
     payload: Box<[u8]>,
     signature: Signature,
@@ -122,6 +122,15 @@ impl Signed {
         let signature = key.sign(&payload);
         let hash = sha256(&payload);
         Signed { meta, message, id: None, payload, signature, hash, attached }
+    }
+
+    /// The same message, of which an answer is wanted where its method has one. Its id is its own
+    /// hash: whoever sends it again asks the same.
+    pub fn asking(mut self) -> Signed {
+        if self.message.is_request() {
+            self.id = Some(RequestId::Text(self.hash.to_string()));
+        }
+        self
     }
 
     /// SHA-256 of the signed bytes: the message's name everywhere.
@@ -176,7 +185,7 @@ impl Signed {
         envelope.insert("jsonrpc".to_owned(), json!("2.0"));
         envelope.insert("signature".to_owned(), json!(hex_signature::write(&self.signature)));
         if let Some(id) = &self.id {
-            envelope.insert("id".to_owned(), id.clone());
+            envelope.insert("id".to_owned(), json!(id));
         }
         envelope
     }
@@ -217,11 +226,7 @@ impl Signed {
                 .collect::<Result<_, _>>()?,
             Some(_) => return Err(OpenError::Envelope("attached is a flat list of messages")),
         };
-        let id = match envelope.remove("id") {
-            None | Some(Value::Null) => None,
-            Some(id @ (Value::String(_) | Value::Number(_))) => Some(id),
-            Some(_) => return Err(OpenError::Envelope("an id is a text or a number")),
-        };
+        let id = RequestId::read(envelope.remove("id"))?;
         let signature = envelope.get("signature").and_then(Value::as_str);
         let signature = signature.and_then(hex_signature::read).ok_or(OpenError::BadSignature)?;
         let Some(Value::String(method)) = envelope.remove("method") else {

@@ -128,6 +128,18 @@ impl Message {
         }
     }
 
+    /// Whether its method has a result (ASIP "Method Registry").
+    pub fn is_request(&self) -> bool {
+        matches!(
+            self,
+            Message::Handshake(_)
+                | Message::AssignTier(_)
+                | Message::Inject(_)
+                | Message::Assign(_)
+                | Message::SubmitResult(_)
+        )
+    }
+
     /// The key that a message brings along for its signer.
     pub fn own_key(&self) -> Option<&PublicKey> {
         match self {

@@ -224,7 +224,7 @@ fn other_spellings_are_read() {
     for id in [json!(7), json!("550e8400")] {
         let mut envelope = signed("swarm.keepalive", params("swarm.keepalive"), 1, 1);
         envelope["id"] = id.clone();
-        assert_eq!(open(&envelope).unwrap().id, Some(id));
+        assert_eq!(json!(open(&envelope).unwrap().id), id);
         assert_eq!(open(&envelope).unwrap().to_json(), envelope);
     }
     let raw = *key(1).public().as_bytes();
@@ -268,7 +268,9 @@ fn each_refusal_has_its_code() {
     }
     assert_eq!(with("jsonrpc", json!("1.0")), InvalidRequest);
     assert_eq!(with("method", json!(1)), InvalidRequest);
-    assert_eq!(with("id", json!({})), InvalidRequest);
+    for id in [json!({}), json!(1.5), json!("x".repeat(ID_LEN_MAX + 1))] {
+        assert_eq!(with("id", id), InvalidRequest);
+    }
     assert_eq!(with("attached", json!("x")), InvalidRequest);
     assert_eq!(with("attached", json!([1])), InvalidRequest);
     assert_eq!(with("method", json!("board.unknown")), MethodNotFound);
@@ -353,4 +355,99 @@ fn attached_messages_are_checked_each_and_lie_flat() {
     assert_eq!(open(&nested).unwrap_err().code(), ErrorCode::InvalidRequest);
     let unknown = sealed(vec![decline(4)]);
     assert_eq!(open(&unknown.to_json()).unwrap_err(), OpenError::UnknownSigner(did(4)));
+}
+
+/// Each method's result in the shape of the specification.
+fn result_of(method: &str) -> Option<Value> {
+    match method {
+        "swarm.handshake" => Some(json!({
+            "accepted": true, "agent_id": did(2), "current_epoch": 105,
+            "estimated_swarm_size": 850, "hierarchy_depth": 3, "your_tier": null,
+        })),
+        "hierarchy.assign_tier" => Some(json!({"accepted": true, "agent_id": did(2)})),
+        "task.inject" | "task.assign" => Some(json!({"accepted": true, "task_id": "task-1"})),
+        "task.submit_result" => {
+            Some(json!({"task_id": "task-1", "artifact_id": "art-1", "accepted": true}))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn answers_are_read_by_what_was_asked() {
+    let mut asked = Asked::default();
+    for (method, n) in Message::METHODS.into_iter().zip(1..) {
+        let mut envelope = signed(method, params(method), 1, 1);
+        envelope["id"] = json!(n);
+        asked.note(&open(&envelope).unwrap());
+        let answer = |result: Value| json!({"jsonrpc": "2.0", "id": n, "result": result});
+        let read = |answer: &Value| asked.open(answer.to_string().as_bytes());
+        let Some(result) = result_of(method) else {
+            let any = answer(json!({"accepted": true}));
+            assert_eq!(read(&any), Ok(None), "{method} has no result");
+            continue;
+        };
+        let response = read(&answer(result.clone())).unwrap().unwrap();
+        assert_eq!(response.to_json(), answer(result.clone()));
+        assert!(response.outcome.unwrap().accepted());
+        let mut thin = result;
+        thin.as_object_mut().unwrap().remove("accepted");
+        assert_eq!(read(&answer(thin)).unwrap_err().code(), ErrorCode::InvalidRequest);
+    }
+    let read = |answer: Value| asked.open(answer.to_string().as_bytes());
+    let error = json!({"code": -32000, "message": "Invalid signature", "data": {"at": 1}});
+    let refused = json!({"jsonrpc": "2.0", "id": 1, "error": error});
+    let response = read(refused.clone()).unwrap().unwrap();
+    assert_eq!(response.to_json(), refused);
+    assert_eq!(response.outcome.unwrap_err().code, -32000);
+    let mut elsewhere = refused.clone();
+    elsewhere["id"] = json!("1");
+    assert_eq!(read(elsewhere).unwrap(), None, "nobody has asked this");
+    let mut both = refused.clone();
+    both["result"] = result_of("swarm.handshake").unwrap();
+    let mut more = refused.clone();
+    more["method"] = json!("swarm.keepalive");
+    let mut coded = refused.clone();
+    coded["error"]["code"] = json!("x");
+    for bad in [both, more, coded, json!({"jsonrpc": "2.0", "id": 1}), json!([refused])] {
+        assert_eq!(read(bad).unwrap_err().code(), ErrorCode::InvalidRequest);
+    }
+    let blanks = vec![b' '; RESPONSE_LEN_MAX + 1];
+    assert_eq!(asked.open(&blanks).unwrap_err(), OpenError::TooLong(blanks.len()));
+}
+
+#[test]
+fn only_requests_are_remembered_and_not_for_ever() {
+    let mut asked = Asked::default();
+    let mut envelope = signed("task.inject", params("task.inject"), 1, 1);
+    let answer = |n: usize| {
+        let result = result_of("task.inject");
+        json!({"jsonrpc": "2.0", "id": n, "result": result}).to_string().into_bytes()
+    };
+    for n in 0..=ASKED_MAX {
+        envelope["id"] = json!(n);
+        asked.note(&open(&envelope).unwrap());
+    }
+    assert_eq!(asked.open(&answer(0)), Ok(None));
+    assert!(asked.open(&answer(1)).unwrap().is_some());
+    assert!(asked.open(&answer(ASKED_MAX)).unwrap().is_some());
+}
+
+#[test]
+fn what_cannot_be_opened_is_answered_where_an_answer_is_wanted() {
+    let refusing = |text: &str| {
+        let error = Signed::open(text.as_bytes(), &keys()).unwrap_err();
+        let answer = Response::refusing(text.as_bytes(), &error)?.to_json();
+        Some((answer["id"].clone(), answer["error"]["code"].clone()))
+    };
+    let mut forged = signed("task.inject", params("task.inject"), 1, 2);
+    assert_eq!(refusing(&forged.to_string()), None, "a notification");
+    forged["id"] = json!("a");
+    assert_eq!(refusing(&forged.to_string()), Some((json!("a"), json!(-32000))));
+    forged["id"] = json!({});
+    assert_eq!(refusing(&forged.to_string()), Some((Value::Null, json!(-32600))));
+    assert_eq!(refusing("{"), Some((Value::Null, json!(-32700))));
+    assert_eq!(refusing("[]"), Some((Value::Null, json!(-32600))));
+    let answer = json!({"jsonrpc": "2.0", "id": "a", "result": {}});
+    assert_eq!(refusing(&answer.to_string()), None, "nobody answers answers");
 }
