@@ -108,7 +108,8 @@ impl Client {
     /// The order, for those who lead in an epoch.
     pub fn injection(&self, epoch: u64) -> Message {
         let (task, pub_key) = (Task { epoch, ..self.task.clone() }, Some(self.key.public));
-        Message::Inject(Inject { task, originator: self.key.did, pub_key })
+        let key_chain = Vec::new();
+        Message::Inject(Inject { task, originator: self.key.did, pub_key, key_chain })
     }
 
     pub fn cancellation(&self) -> Message {

@@ -493,6 +493,7 @@ fn profile(key: &Key, issuer: &Key, location: Location, epochs: u64, rng: &mut R
     }
     Profile {
         key: key.public,
+        key_chain: Vec::new(),
         capabilities: skills(rng),
         resources: Resources { cpu_cores: 8, ram_gb: 16, gpu_vram_gb: None, disk_gb: 100 },
         location,

@@ -8,6 +8,7 @@ mod answers;
 mod deliberating;
 mod elections;
 mod jobs;
+mod keys;
 mod peers;
 mod planning;
 mod successions;
@@ -24,8 +25,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 use skep_wire::swarm::{
-    CriticScore, Critique, Ended, ErrorCode, Evidence, Location, Message, Plan, ProofOfWork,
-    Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
+    CriticScore, Critique, Ended, ErrorCode, Evidence, KeyLink, Location, Message, Plan,
+    ProofOfWork, Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
 };
 
 use crate::{accord::Act, epoch::Epoch, genesis::Genesis, kept::Kept};
@@ -40,7 +41,11 @@ const CERTIFIED_MAX: usize = 24;
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
+    /// The first key, of which its DID is made.
     pub key: PublicKey,
+    /// How that became the one that signs now.
+    #[serde(default)]
+    pub key_chain: Vec<KeyLink>,
     pub capabilities: Vec<String>,
     pub resources: Resources,
     pub location: Location,
@@ -56,6 +61,8 @@ pub enum Input {
     /// The time that the node asked for has come.
     Tick,
     Answer(Answer),
+    /// Its agent has changed its key: from now on messages are signed by the new one.
+    Rotated(Box<KeyLink>),
 }
 
 /// What a node asks its own agent.
@@ -142,6 +149,9 @@ pub struct Node {
     peers: BTreeMap<Did, Peer>,
     keepalive_at: Timestamp,
     greeted: bool,
+    /// Keepalives since it has changed its key.
+    #[serde(default)]
+    told_key: u32,
     started: Timestamp,
     election: Option<Election>,
     successions: Vec<Running>,
@@ -185,6 +195,7 @@ impl Node {
             peers: BTreeMap::new(),
             keepalive_at: genesis.start,
             greeted: false,
+            told_key: 0,
             started: genesis.start,
             election: None,
             successions: Vec::new(),
@@ -225,6 +236,12 @@ impl Node {
             }
             Input::Tick => self.tick(now, &mut out),
             Input::Answer(answer) => self.take_answer(now, answer, &mut out),
+            Input::Rotated(link) => {
+                let hash = link.statement.new_key.fingerprint();
+                if let Err(Refusal { code, reason }) = self.rotate(*link, &mut out) {
+                    out.push(Output::Refused { signer: self.me, hash, code, reason });
+                }
+            }
         }
         out
     }

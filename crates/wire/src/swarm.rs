@@ -18,6 +18,7 @@
 //! ```
 
 mod certificate;
+mod chain;
 mod envelope;
 mod error;
 mod keys;
@@ -31,9 +32,10 @@ mod tests;
 mod text;
 
 pub use certificate::*;
+pub use chain::*;
 pub use envelope::*;
 pub use error::*;
-pub use keys::KnownKeys;
+pub use keys::{AtTheirTime, KEYS_MAX, KnownKeys};
 pub use message::Message;
 pub use peer::*;
 pub use response::*;

@@ -47,9 +47,7 @@ impl Node {
         kept: &Kept,
         hello: &Handshake,
     ) -> Result<(), Refusal> {
-        if hello.pub_key.did() != hello.agent_id {
-            return refuse(ErrorCode::InvalidSignature, "the DID is not that of the key");
-        }
+        self.check_keys(hello)?;
         if !pow::check(&hello.agent_id, &hello.proof_of_work, self.genesis.difficulty) {
             let bits = self.genesis.difficulty;
             return refuse(ErrorCode::InvalidPow, format!("{bits} zero bits are needed"));
@@ -84,6 +82,7 @@ impl Node {
             let hello = self.handshake();
             out.push(send(to.clone(), Message::Handshake(hello)));
         }
+        self.repeat_key(out);
         self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
         let keepalive = Keepalive {
             agent_id: self.me,
@@ -95,11 +94,12 @@ impl Node {
         out.push(send(to, Message::Keepalive(keepalive)));
     }
 
-    fn handshake(&self) -> Handshake {
+    pub(super) fn handshake(&self) -> Handshake {
         let profile = &self.profile;
         Handshake {
             agent_id: self.me,
-            pub_key: profile.key,
+            pub_key: self.newest_key(),
+            key_chain: profile.key_chain.clone(),
             capabilities: profile.capabilities.clone(),
             resources: profile.resources.clone(),
             location_vector: profile.location,
