@@ -21,6 +21,7 @@ mod certificate;
 mod chain;
 mod envelope;
 mod error;
+pub mod examples;
 mod keys;
 mod message;
 mod peer;

@@ -5,10 +5,8 @@ use skep_base::{
     AgentId, Did, Hash32, Timestamp, ed25519::SecretKey, hash::sha256, json as canonical,
 };
 
-use super::*;
+use super::{examples::NOW, *};
 use crate::identity::{Rotation, Statement};
-
-const NOW: &str = "2026-02-07T12:00:00Z";
 
 fn key(n: u8) -> SecretKey {
     SecretKey::from_seed([n; 32])
@@ -25,100 +23,9 @@ fn keys() -> KnownKeys {
     keys
 }
 
-/// Params of each method in the shape of the specification; agent 1 is whoever has to sign.
+/// Params of each method; agent 1 is whoever has to sign.
 fn params(method: &str) -> Value {
-    let (me, other) = (did(1), did(2));
-    let place = json!({"x": 0.45, "y": 0.12, "z": 0.99});
-    let task = json!({
-        "task_id": "task-1", "parent_task_id": null, "epoch": 106, "status": "Pending",
-        "description": "Compare three markets", "assigned_to": null, "tier_level": 1,
-        "subtasks": [], "created_at": NOW, "deadline": "2026-02-08T12:00:00Z",
-    });
-    let scores = json!({"plan-1": {
-        "feasibility": 0.9, "parallelism": 0.8, "completeness": 0.85, "risk": 0.2,
-    }});
-    match method {
-        "swarm.handshake" => json!({
-            "agent_id": me, "pub_key": key_text::write(&key(1).public()),
-            "capabilities": ["python"], "location_vector": place,
-            "resources": {"cpu_cores": 8, "ram_gb": 32, "gpu_vram_gb": null, "disk_gb": 100},
-            "proof_of_work": {"nonce": 283_741, "hash": Hash32::ZERO, "difficulty": 16},
-            "protocol_version": PROTOCOL_VERSION,
-        }),
-        "election.candidacy" => json!({
-            "agent_id": me, "epoch": 106, "location_vector": place,
-            "score": {
-                "agent_id": me, "proof_of_compute": 0.85, "reputation": 0.92, "uptime": 0.99,
-                "stake": 0.5,
-            },
-        }),
-        "election.vote" => {
-            json!({"voter": me, "epoch": 106, "candidate_rankings": [other, did(3)]})
-        }
-        "hierarchy.assign_tier" => json!({
-            "assigned_agent": other, "tier": {"TierN": 2}, "parent_id": me, "epoch": 106,
-            "branch_size": 85,
-        }),
-        "task.inject" => json!({"task": task, "originator": me}),
-        "consensus.proposal_commit" => {
-            json!({"task_id": "task-1", "proposer": me, "epoch": 106, "plan_hash": sha256(b"")})
-        }
-        "consensus.proposal_reveal" => json!({"task_id": "task-1", "plan": {
-            "plan_id": "plan-1", "task_id": "task-1", "proposer": me, "epoch": 106,
-            "subtasks": [{
-                "index": 0, "description": "Gather numbers",
-                "required_capabilities": ["web"], "estimated_complexity": 0.7,
-            }],
-            "rationale": "Each market alone", "estimated_parallelism": 0.85, "created_at": NOW,
-        }}),
-        "consensus.vote" => json!({
-            "task_id": "task-1", "epoch": 106, "voter": me, "rankings": ["plan-1", "plan-2"],
-            "critic_scores": scores,
-        }),
-        "task.assign" => json!({
-            "task": task, "assignee": other, "parent_task_id": "task-0",
-            "winning_plan_id": "plan-1",
-        }),
-        "task.submit_result" => json!({
-            "task_id": "task-1", "agent_id": me, "merkle_proof": [sha256(b"1"), sha256(b"2")],
-            "artifact": {
-                "artifact_id": "art-1", "task_id": "task-1", "producer": me,
-                "content_cid": "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
-                "merkle_hash": sha256(b""), "content_type": "application/json",
-                "size_bytes": 4096, "created_at": NOW,
-            },
-        }),
-        "task.verification" => {
-            json!({"task_id": "task-1", "agent_id": other, "accepted": true, "reason": null})
-        }
-        "swarm.keepalive" => json!({"agent_id": me, "epoch": 105, "timestamp": NOW}),
-        "hierarchy.succession" => json!({
-            "failed_leader": other, "new_leader": me, "epoch": 106, "branch_agents": [did(3)],
-        }),
-        "board.invite" => json!({
-            "task_id": "task-1", "task_digest": "Compare", "complexity_estimate": 0.85,
-            "depth": 0, "required_capabilities": ["web"], "capacity": 5, "chair": me,
-        }),
-        "board.accept" => json!({
-            "task_id": "task-1", "agent_id": me, "active_tasks": 2, "capabilities": ["web"],
-            "affinity_scores": {"web": 0.9},
-        }),
-        "board.decline" => json!({"task_id": "task-1", "agent_id": me}),
-        "board.ready" => json!({
-            "task_id": "task-1", "chair_id": me, "members": [other, did(3)],
-            "adversarial_critic": other,
-        }),
-        "board.dissolve" => json!({"task_id": "task-1"}),
-        "discussion.critique" => json!({
-            "task_id": "task-1", "voter_id": me, "round": 2, "plan_scores": scores,
-            "content": "The second part is too thin.",
-        }),
-        "consensus.certificate" => json!({
-            "subject": {"about": "plan", "task_id": "task-1"}, "view": 0, "word": "sign",
-            "step": "prepare", "hash": sha256(b"value"),
-        }),
-        _ => panic!("no example of {method}"),
-    }
+    examples::params(method, &key(1).public(), [did(2), did(3)]).unwrap()
 }
 
 /// An envelope that `key` has signed in the name of `signer`, whatever it says.
