@@ -27,6 +27,7 @@ pub(crate) use self::{
     listing::{ListingRecord, listing_key},
     liveness::CHECK_JOB,
     receipt::{ReceiptRecord, Submission, judged, load_judged, paid_out, receipt_key},
+    token::TokenSecret,
 };
 use crate::{answer::Stop, identity::agent_key, notice};
 

@@ -75,6 +75,7 @@ pub struct Market {
     log_key: Arc<SecretKey>,
     /// Signs settlement receipts.
     settlement_key: Arc<SecretKey>,
+    token_secret: hire::TokenSecret,
     webhook_key: Option<Arc<SecretKey>>,
     egress: Option<Arc<dyn Egress>>,
     gateway: Option<Arc<dyn Gateway>>,
@@ -107,6 +108,7 @@ impl Market {
         let log_key = Arc::new(log_key);
         Market {
             store,
+            token_secret: hire::TokenSecret::of(&log_key),
             settlement_key: log_key.clone(),
             office: Arc::new(score::Office::new((*log_key).clone())),
             log_key,
@@ -133,7 +135,8 @@ impl Market {
 
     /// Signs settlement receipts with a key of their own (decision 6).
     pub fn with_settlement_key(self, key: SecretKey) -> Market {
-        Market { settlement_key: Arc::new(key), ..self }
+        let token_secret = hire::TokenSecret::of(&key);
+        Market { settlement_key: Arc::new(key), token_secret, ..self }
     }
 
     /// Signs notices with this key.

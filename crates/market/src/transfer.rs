@@ -134,11 +134,13 @@ impl Market {
     ) -> Result<(Load, Option<RecordKey>), Failure> {
         let hold = self.store.transfer(RouteKey::of(id), id).await?;
         let sides = hold.iter().flat_map(|h| [&h.transfer.debit, &h.transfer.credit]);
-        let other = sides.filter_map(owner).find(|side| *side != caller.agent);
+        let other = sides.clone().filter_map(owner).find(|side| *side != caller.agent);
+        let budget = hold.iter().filter_map(|h| h.transfer.budget.as_ref());
+        let accounts = sides.chain(budget).cloned().collect();
         let other = other.map(|agent| agent_key(&agent));
         let records = other.iter().map(|key| (key.clone(), Lock::None)).collect();
         let transfers = vec![(RouteKey::of(id), id)];
-        Ok((Load { records, transfers, ..Load::default() }, other))
+        Ok((Load { records, accounts, transfers, ..Load::default() }, other))
     }
 
     /// Test money, on a node that was made for it.

@@ -1,13 +1,13 @@
-//! Bugs that are put in on purpose, one for each invariant: a checker that finds nothing proves
-//! nothing until it has found these.
+//! Bugs that are put in on purpose, at least one for each invariant: a checker that finds nothing
+//! proves nothing until it has found these. Some alter what honest nodes tell, some what they do.
 
 use std::collections::BTreeSet;
 
 use skep_base::{Did, Hash32, hash::sha256};
-use skep_swarm::node::Event;
-use skep_wire::swarm::{Chosen, End, Outcome, Value};
+use skep_swarm::{genesis::Genesis, node::Event};
+use skep_wire::swarm::{Certificate, Chosen, End, Message, Outcome, Signed, Step, Value, Word};
 
-use crate::invariant::Invariant;
+use crate::{invariant::Invariant, liar::Draft};
 
 /// What an honest node does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,27 +24,34 @@ pub enum Bug {
     WrongRoot,
     /// One node never learns that a task has ended.
     NoEnd,
+    /// No node listens to those who are no founders.
+    ShutDoor,
+    /// Honest nodes sign every value that a leader shows them.
+    Cosign,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 8] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
         Bug::AnotherSuccessor,
         Bug::WrongRoot,
         Bug::NoEnd,
+        Bug::ShutDoor,
+        Bug::Cosign,
     ];
 
-    /// What it breaks.
+    /// What it breaks, before anything else.
     pub fn breaks(self) -> Invariant {
         match self {
-            Bug::AnotherPlan => Invariant::OnePlan,
+            Bug::AnotherPlan | Bug::Cosign => Invariant::OnePlan,
             Bug::BallotTwice => Invariant::BallotOnce,
             Bug::AnotherEnd => Invariant::TaskOnce,
             Bug::AnotherSuccessor => Invariant::OneSuccessor,
             Bug::WrongRoot => Invariant::RootMatches,
             Bug::NoEnd => Invariant::EndsInTime,
+            Bug::ShutDoor => Invariant::DoorOpen,
         }
     }
 }
@@ -57,11 +64,13 @@ pub struct Planted {
     /// that there is somebody to differ from.
     spoke: BTreeSet<usize>,
     culprit: Option<usize>,
+    founders: BTreeSet<Did>,
 }
 
 impl Planted {
-    pub fn new(bug: Option<Bug>) -> Planted {
-        Planted { bug, ..Planted::default() }
+    pub fn new(bug: Option<Bug>, genesis: &Genesis) -> Planted {
+        let founders = genesis.founders.iter().map(|key| key.did()).collect();
+        Planted { bug, founders, ..Planted::default() }
     }
 
     /// What the node says instead; nothing if it is kept silent.
@@ -100,6 +109,17 @@ impl Planted {
         }
     }
 
+    /// Whether honest nodes do what [`cosign`] says.
+    pub fn is_careless(&self) -> bool {
+        self.bug == Some(Bug::Cosign)
+    }
+
+    /// Whether a message is not taken, although it has come.
+    pub fn swallows(&self, message: &Signed) -> bool {
+        let is_hello = matches!(message.message, Message::Handshake(_));
+        self.bug == Some(Bug::ShutDoor) && is_hello && !self.founders.contains(&message.meta.signer)
+    }
+
     fn is_culprit(&mut self, node: usize) -> bool {
         if self.culprit.is_none() && self.spoke.iter().any(|spoke| *spoke != node) {
             self.culprit = Some(node);
@@ -107,6 +127,22 @@ impl Planted {
         self.spoke.insert(node);
         self.culprit == Some(node)
     }
+}
+
+/// What a careless node signs beside what its machine signs: whatever it is shown.
+pub fn cosign(me: Did, message: &Signed) -> Vec<Draft> {
+    let Message::Certificate(certificate) = &message.message else {
+        return Vec::new();
+    };
+    let (step, value) = match &certificate.word {
+        Word::Propose { value } => (Step::Prepare, value),
+        Word::Bundle { step: Step::Prepare, value } => (Step::Commit, value),
+        _ => return Vec::new(),
+    };
+    let word = Word::Sign { step, hash: value.hash() };
+    let (signer, to) = (me, vec![message.meta.signer]);
+    let signed = Message::Certificate(Certificate { word, ..certificate.clone() });
+    vec![Draft::Say { signer, to, message: Box::new(signed), attached: Vec::new() }]
 }
 
 fn another_plan(value: &Value) -> Chosen {

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use skep_base::{Did, Timestamp};
-use skep_swarm::draw::{WITNESSES_MAX, quorum};
+use skep_swarm::{
+    draw::{WITNESSES_MAX, quorum},
+    epoch::Epoch,
+};
 use skep_wire::swarm::{
     Certificate, Chosen, Dissolve, Ended, Inject, Message, Outcome, Response, Share, Signed, Step,
     Subject, Task, TaskStatus, Verification, Word,
@@ -53,7 +56,8 @@ pub struct Client {
     /// How often it was sent on since its last turn.
     pub refusals: usize,
     asked: usize,
-    members: Arc<BTreeSet<Did>>,
+    /// The members when it came: those answer for its task.
+    pub members: Option<Arc<Epoch>>,
 }
 
 /// What a client wants from the swarm.
@@ -68,7 +72,7 @@ pub struct Order {
 }
 
 impl Client {
-    pub fn new(key: Key, order: &Order, first: usize, members: Arc<BTreeSet<Did>>) -> Client {
+    pub fn new(key: Key, order: &Order, first: usize) -> Client {
         let needs_approval = matches!(order.wish, Wish::Approve | Wish::Reject);
         let task = Task {
             task_id: format!("task-{}", order.number),
@@ -101,7 +105,7 @@ impl Client {
             verdict: None,
             refusals: 0,
             asked: first,
-            members,
+            members: None,
         }
     }
 
@@ -194,6 +198,9 @@ impl Client {
         let Word::Bundle { step, value } = &certificate.word else {
             return false;
         };
+        let Some(epoch) = &self.members else {
+            return false;
+        };
         let word = Word::Sign { step: *step, hash: value.hash() };
         let signers: BTreeSet<Did> = message
             .attached
@@ -205,8 +212,8 @@ impl Client {
                         && signed.word == word)
             })
             .map(|inner| inner.meta.signer)
-            .filter(|signer| self.members.contains(signer))
+            .filter(|signer| epoch.contains(signer))
             .collect();
-        signers.len() >= quorum(self.members.len().min(WITNESSES_MAX))
+        signers.len() >= quorum(epoch.members().len().min(WITNESSES_MAX))
     }
 }

@@ -33,16 +33,19 @@ pub enum Invariant {
     RootMatches,
     /// When faults have stopped, whatever a node has begun ends in time.
     EndsInTime,
+    /// No honest newcomer waits outside while an election has room for it.
+    DoorOpen,
 }
 
 impl Invariant {
-    pub const ALL: [Invariant; 6] = [
+    pub const ALL: [Invariant; 7] = [
         Invariant::OnePlan,
         Invariant::BallotOnce,
         Invariant::TaskOnce,
         Invariant::OneSuccessor,
         Invariant::RootMatches,
         Invariant::EndsInTime,
+        Invariant::DoorOpen,
     ];
 
     pub fn name(self) -> &'static str {
@@ -53,6 +56,7 @@ impl Invariant {
             Invariant::OneSuccessor => "one_successor",
             Invariant::RootMatches => "root_matches",
             Invariant::EndsInTime => "ends_in_time",
+            Invariant::DoorOpen => "door_open",
         }
     }
 }

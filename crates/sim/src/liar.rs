@@ -1,15 +1,20 @@
 //! Nodes that lie. A liar runs the same machine as everybody; what it hears and says is altered on
 //! the way, so that it stays plausible for as long as its lies allow.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
+use skep_swarm::{epoch::Epoch, genesis::Genesis};
 use skep_wire::swarm::{
     Certificate, Chosen, Inject, Invite, Keepalive, Message, Outcome, Plan, Share, Signed, Step,
     Task, TaskStatus, Value, Word,
 };
 
-use crate::rng::Rng;
+use crate::{rng::Rng, schemer::Schemer};
 
 /// How many messages a liar remembers in order to repeat them.
 const REMEMBERED_MAX: usize = 64;
@@ -55,12 +60,14 @@ pub enum Lie {
     DieAsChair,
     /// Proposes a value to half of the witnesses, and is gone.
     DieAsLeader,
+    /// Wants two values to be final, and has friends who sign both.
+    TwoBundles,
     /// Hears everything and says nothing.
     Silent,
 }
 
 impl Lie {
-    pub const ALL: [Lie; 17] = [
+    pub const ALL: [Lie; 18] = [
         Lie::EquivocateCommit,
         Lie::EquivocateBallot,
         Lie::EquivocateProposal,
@@ -77,6 +84,7 @@ impl Lie {
         Lie::AcceptAll,
         Lie::DieAsChair,
         Lie::DieAsLeader,
+        Lie::TwoBundles,
         Lie::Silent,
     ];
 }
@@ -114,11 +122,19 @@ pub struct Liar {
     /// By task: what another has committed to, and its plan.
     stolen_hashes: BTreeMap<String, Hash32>,
     stolen_plans: BTreeMap<String, Plan>,
+    schemer: Schemer,
     extra: u32,
 }
 
 impl Liar {
-    pub fn new(me: Did, lies: Vec<Lie>, rng: Rng, peers: Arc<[Did]>) -> Liar {
+    /// `friends`: all who lie, itself among them.
+    pub fn new(
+        me: Did,
+        lies: Vec<Lie>,
+        rng: Rng,
+        peers: Arc<[Did]>,
+        friends: Arc<BTreeSet<Did>>,
+    ) -> Liar {
         Liar {
             me,
             lies,
@@ -127,6 +143,7 @@ impl Liar {
             remembered: Vec::new(),
             stolen_hashes: BTreeMap::new(),
             stolen_plans: BTreeMap::new(),
+            schemer: Schemer::new(friends),
             extra: 0,
         }
     }
@@ -158,14 +175,22 @@ impl Liar {
                 self.remembered[place] = message.clone();
             }
         }
-        match &message.message {
-            Message::Certificate(certificate)
-                if self.has(Lie::SignEverything) && !self.has(Lie::Silent) =>
-            {
-                self.sign_everything(message.meta.signer, certificate)
-            }
-            _ => Vec::new(),
+        if self.has(Lie::Silent) {
+            return Vec::new();
         }
+        let mut drafts = Vec::new();
+        let leader = message.meta.signer;
+        let plots = self.has(Lie::TwoBundles);
+        if let Message::Certificate(certificate) = &message.message
+            && (self.has(Lie::SignEverything) || plots && self.schemer.is_friend(&leader))
+        {
+            drafts = self.sign_everything(leader, certificate);
+        }
+        if plots {
+            let said = self.schemer.hear(message).into_iter();
+            drafts.extend(said.map(|(to, message, attached)| self.say(to, message, attached)));
+        }
+        drafts
     }
 
     fn sign_everything(&mut self, leader: Did, certificate: &Certificate) -> Vec<Draft> {
@@ -183,13 +208,22 @@ impl Liar {
     /// Alters what the machine says.
     pub fn speak(
         &mut self,
-        now: Timestamp,
+        world: (Timestamp, &Epoch, &Genesis),
         to: Vec<Did>,
         message: Message,
         attached: Vec<Arc<Signed>>,
     ) -> Altered {
         if self.has(Lie::Silent) {
             return Altered::default();
+        }
+        let (now, epoch, genesis) = world;
+        if let Message::Certificate(certificate) = &message
+            && self.has(Lie::TwoBundles)
+            && let Some(said) = self.schemer.speak((epoch, genesis), &to, certificate, &attached)
+        {
+            let said = said.into_iter();
+            let drafts = said.map(|(to, message, attached)| self.say(to, message, attached));
+            return Altered { drafts: drafts.collect(), dies: false };
         }
         let mut altered = self.main_word(to, message, attached);
         if !altered.dies && self.extra < EXTRA_MAX && self.rng.percent(EXTRA_PERCENT) {

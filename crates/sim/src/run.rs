@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use skep_base::{Did, Timestamp};
 use skep_swarm::{
     epoch::Epoch,
-    genesis::{Genesis, Timing},
+    genesis::Genesis,
     node::{Node, Profile},
     pow,
 };
@@ -19,14 +19,16 @@ use skep_wire::{
 
 use crate::{
     agent::{Agent, skills},
-    bug::{Bug, Planted},
+    bug::Planted,
     client::{Client, Known, Order, Wish},
+    door::Door,
     heard::Heard,
     invariant::{Invariant, Violation, Watch},
     liar::{Liar, Lie},
     network::{Cut, Network, Weather, scatter},
     rng::Rng,
     seal::{Key, Registry, Signatures},
+    setup::Setup,
     timeline::Timeline,
     trace::Trace,
     world::{Counts, Load, Parts, Slot, World},
@@ -38,6 +40,10 @@ const START: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 const FIRST_MS: i64 = 1_000;
 /// How wrong a node's clock can be.
 const SKEW_MAX_MS: i64 = 500;
+/// Newcomers may still come so long after the first client.
+const LAST_COMES_MS: u64 = 60_000;
+/// Members that a newcomer knows of.
+const CONTACTS: usize = 3;
 /// Nodes come up within this time.
 const BOOT_MS: u64 = 2_000;
 /// Clients come within this time.
@@ -60,142 +66,6 @@ const DIFFICULTY: u32 = 4;
 /// Which agents the keys of a run belong to: nodes count from 0, others from here.
 const CLIENT_KEYS: u64 = 1 << 32;
 const ISSUER_KEY: u64 = 1 << 33;
-
-/// What is simulated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setup {
-    pub seed: u64,
-    pub nodes: usize,
-    pub tasks: usize,
-    pub loss: Share,
-    pub duplication: Share,
-    /// How many nodes lie. Invariants hold up to a third of the others.
-    pub byzantine: usize,
-    /// How often the network falls apart, and heals.
-    pub partitions: usize,
-    /// How often an honest node stops, and starts again from what it has stored.
-    pub crashes: usize,
-    /// What liars do; each picks some of all if nothing is said.
-    pub lies: Option<Vec<Lie>>,
-    pub timing: Timing,
-    /// When clients begin to come: in later epochs, elections have been held.
-    pub begin_ms: u64,
-    /// Real signatures take longer and change nothing but the trace.
-    pub real_signatures: bool,
-    /// Keep what a picture needs.
-    pub picture: bool,
-    /// Keep what honest nodes heard, for a transcript; which wants real signatures.
-    pub keep_messages: bool,
-    pub bug: Option<Bug>,
-}
-
-/// Waiting times for runs of some minutes: as much longer than messages and agents take as the
-/// protocol's own.
-pub fn brisk() -> Timing {
-    Timing {
-        epoch_ms: 3_600_000,
-        election_ms: 60_000,
-        keepalive_ms: 10_000,
-        silence_ms: 30_000,
-        board_ms: 3_000,
-        commit_ms: 12_000,
-        reveal_ms: 8_000,
-        critique_ms: 8_000,
-        vote_ms: 12_000,
-        execution_ms: 40_000,
-        view_ms: 8_000,
-        resend_ms: 2_000,
-    }
-}
-
-impl Setup {
-    /// A small swarm with as many faults as it must bear, all drawn from the seed.
-    pub fn from_seed(seed: u64) -> Setup {
-        let mut rng = Rng::fork(seed, "setup");
-        // Large swarms take long and break no sooner.
-        let nodes = match rng.below(10) {
-            0..=6 => rng.between(4, 16),
-            7..=8 => rng.between(17, 31),
-            _ => rng.between(32, 50),
-        } as usize;
-        let calm = rng.percent(20);
-        let mut upto = |high: u64| if calm { 0 } else { rng.between(0, high) };
-        let loss = Share::percent(upto(15) as u32);
-        let duplication = Share::percent(upto(10) as u32);
-        let (partitions, crashes) = (upto(2) as usize, upto(3) as usize);
-        let mut timing = brisk();
-        let mut begin_ms = 0;
-        if rng.percent(30) {
-            timing.epoch_ms = rng.between(120_000, 300_000);
-            begin_ms = rng.between(0, timing.epoch_ms + timing.epoch_ms / 4);
-        }
-        Setup {
-            seed,
-            nodes,
-            tasks: rng.between(1, 3) as usize,
-            loss,
-            duplication,
-            byzantine: rng.between(0, (nodes as u64 - 1) / 3) as usize,
-            partitions,
-            crashes,
-            lies: None,
-            timing,
-            begin_ms,
-            real_signatures: rng.percent(2),
-            picture: false,
-            keep_messages: false,
-            bug: None,
-        }
-    }
-
-    /// A swarm in which nothing fails and nobody lies.
-    pub fn calm(seed: u64, nodes: usize, tasks: usize) -> Setup {
-        Setup {
-            nodes,
-            tasks,
-            loss: Share::ZERO,
-            duplication: Share::ZERO,
-            byzantine: 0,
-            partitions: 0,
-            crashes: 0,
-            timing: brisk(),
-            begin_ms: 0,
-            real_signatures: false,
-            ..Setup::from_seed(seed)
-        }
-    }
-
-    /// Whether anything fails, liars apart.
-    fn has_faults(&self) -> bool {
-        let lossy = self.loss > Share::ZERO || self.duplication > Share::ZERO;
-        lossy || self.partitions + self.crashes > 0
-    }
-
-    /// The command that runs it again: the seed, and whatever was not drawn from it.
-    pub fn command(&self) -> String {
-        let drawn = Setup::from_seed(self.seed);
-        let mut command = format!("skep swarm simulate --seed {}", self.seed);
-        let mut add = |differs: bool, name: &str, value: String| {
-            if differs {
-                command.push_str(&format!(" --{name} {value}"));
-            }
-        };
-        add(self.nodes != drawn.nodes, "nodes", self.nodes.to_string());
-        add(self.tasks != drawn.tasks, "tasks", self.tasks.to_string());
-        add(self.loss != drawn.loss, "loss", self.loss.to_string());
-        let doubled = self.duplication != drawn.duplication;
-        add(doubled, "duplication", self.duplication.to_string());
-        // What is drawn for another size may be more than this one bears.
-        let liars_differ = self.byzantine != drawn.byzantine || self.nodes != drawn.nodes;
-        add(liars_differ, "byzantine", self.byzantine.to_string());
-        add(self.partitions != drawn.partitions, "partition", self.partitions.to_string());
-        add(self.crashes != drawn.crashes, "crashes", self.crashes.to_string());
-        let (epoch_ms, begin_ms) = (self.timing.epoch_ms, self.begin_ms);
-        add(epoch_ms != drawn.timing.epoch_ms, "epoch-ms", epoch_ms.to_string());
-        add(begin_ms != drawn.begin_ms, "begin-ms", begin_ms.to_string());
-        command
-    }
-}
 
 /// What became of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +92,8 @@ pub struct Report {
     /// Messages received, node by node.
     pub loads: Vec<Load>,
     pub liars: Vec<Vec<Lie>>,
+    /// Newcomers that became members.
+    pub joined: usize,
     pub virtual_ms: i64,
     pub timeline: Option<Timeline>,
     pub genesis: Arc<Genesis>,
@@ -236,6 +108,7 @@ pub fn run(setup: &Setup) -> Report {
     let mut world = build(setup);
     let last_ms = world.parts.clients.iter().map(|client| ms_of(client.task.deadline)).max();
     let horizon_ms = last_ms.unwrap_or(FIRST_MS) + 2 * GRACE_MS;
+    let horizon_ms = horizon_ms.max(world.parts.door.until_ms());
     let mut quiet_since_ms = None;
     while world.now_ms < horizon_ms && world.counts.events < EVENTS_MAX {
         if world.is_quiet() {
@@ -289,6 +162,7 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
             world.parts.watch.report(now_ms, Some(node), Invariant::EndsInTime, what);
         }
     }
+    let joined = world.joined(setup.founders());
     let Parts { clients, slots, watch, mut timeline, keys, heard, genesis, .. } = world.parts;
     let mut known = KnownKeys::default();
     keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|k| known.learn(k.public));
@@ -316,6 +190,7 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
         loads: slots.iter().map(|slot| slot.load).collect(),
         liars: slots.iter().map(lies).collect(),
         violations: watch.into_violations(),
+        joined,
         virtual_ms: now_ms,
         timeline,
         genesis,
@@ -333,18 +208,19 @@ fn build(setup: &Setup) -> World {
     let genesis = Arc::new(Genesis {
         swarm: "simulated".to_owned(),
         start: START,
-        founders: keys.iter().map(|key| key.public).collect(),
+        founders: keys[..setup.founders()].iter().map(|key| key.public).collect(),
         issuers: vec![issuer.public],
         difficulty: DIFFICULTY,
         timing: setup.timing.clone(),
     });
-    let clients = clients(setup, kind, &keys, &mut rng);
+    let clients = clients(setup, kind, &mut rng);
     let mut registry = Registry::new(kind);
     keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|key| registry.enter(key));
 
     let begin_ms = FIRST_MS + setup.begin_ms as i64;
     let faults_ms = rng.between(FAULTS_MS.0, FAULTS_MS.1) as i64;
     let faults_until_ms = begin_ms + if setup.has_faults() { faults_ms } else { 0 };
+    let calm_from_ms = if setup.has_faults() { faults_until_ms } else { 0 };
     let places = scatter(&mut rng, setup.nodes + setup.tasks);
     let cuts = cuts(setup, faults_until_ms, &mut rng);
     let slots = slots(setup, &genesis, &issuer, &keys, &places, &mut rng);
@@ -358,6 +234,8 @@ fn build(setup: &Setup) -> World {
         Weather { loss: setup.loss, duplication: setup.duplication, cuts, faults_until_ms };
     let mut world = World::new(Parts {
         leading: Epoch::founding(&genesis),
+        planted: Planted::new(setup.bug, &genesis),
+        door: Door::new(setup.timing.clone(), Epoch::founding(&genesis), calm_from_ms),
         genesis,
         keys,
         slots,
@@ -365,7 +243,6 @@ fn build(setup: &Setup) -> World {
         registry,
         network: Network::new(places, weather, Rng::fork(setup.seed, "network")),
         watch: Watch::new(setup.command()),
-        planted: Planted::new(setup.bug),
         timeline,
         heard: setup.keep_messages.then(Heard::default),
         faults_until_ms,
@@ -376,8 +253,13 @@ fn build(setup: &Setup) -> World {
 }
 
 fn schedule(setup: &Setup, world: &mut World, faults_until_ms: i64, rng: &mut Rng) {
-    for node in 0..setup.nodes {
+    for node in 0..setup.founders() {
         world.start(node, FIRST_MS + rng.below(BOOT_MS) as i64);
+    }
+    let mut comes = Rng::fork(setup.seed, "comes");
+    for node in setup.founders()..setup.nodes {
+        let after_ms = BOOT_MS + comes.below(setup.begin_ms + LAST_COMES_MS);
+        world.join(node, FIRST_MS + after_ms as i64);
     }
     for client in 0..setup.tasks {
         world.turn(client, world.parts.clients[client].injected_ms);
@@ -385,14 +267,14 @@ fn schedule(setup: &Setup, world: &mut World, faults_until_ms: i64, rng: &mut Rn
     for _ in 0..setup.crashes {
         let node = rng.index(setup.nodes);
         let (from_ms, until_ms) = fault(setup, faults_until_ms, rng);
-        if world.parts.slots[node].is_honest() {
+        // What a newcomer has on its disk before it comes is nothing.
+        if world.parts.slots[node].is_honest() && node < setup.founders() {
             world.crash(node, from_ms, until_ms);
         }
     }
 }
 
-fn clients(setup: &Setup, kind: Signatures, keys: &[Key], rng: &mut Rng) -> Vec<Client> {
-    let members: Arc<BTreeSet<Did>> = Arc::new(keys.iter().map(|key| key.did).collect());
+fn clients(setup: &Setup, kind: Signatures, rng: &mut Rng) -> Vec<Client> {
     let mut client = |number: usize| {
         let first_ms = FIRST_MS + (BOOT_MS + setup.begin_ms) as i64;
         let inject_ms = first_ms + rng.below(INJECT_MS) as i64;
@@ -413,7 +295,7 @@ fn clients(setup: &Setup, kind: Signatures, keys: &[Key], rng: &mut Rng) -> Vec<
             wish,
         };
         let key = Key::derive(kind, setup.seed, CLIENT_KEYS + number as u64);
-        Client::new(key, &order, rng.index(keys.len()), members.clone())
+        Client::new(key, &order, rng.index(setup.nodes))
     };
     (0..setup.tasks).map(&mut client).collect()
 }
@@ -448,6 +330,8 @@ fn slots(
     rng.shuffle(&mut numbers);
     let lying: BTreeSet<usize> = numbers.into_iter().take(setup.byzantine).collect();
     let peers: Arc<[Did]> = keys.iter().map(|key| key.did).collect();
+    let friends: Arc<BTreeSet<Did>> =
+        Arc::new(lying.iter().map(|number| keys[*number].did).collect());
     let epochs = genesis.epoch_at(Timestamp::from_ms(
         START.as_ms() + (setup.begin_ms + TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
     ));
@@ -461,11 +345,19 @@ fn slots(
         };
         let liar = (!lies.is_empty()).then(|| {
             let own = Rng::fork(setup.seed, &format!("liar {number}"));
-            Box::new(Liar::new(key.did, lies, own, peers.clone()))
+            Box::new(Liar::new(key.did, lies, own, peers.clone(), friends.clone()))
         });
         let skew_ms = rng.between(0, 2 * SKEW_MAX_MS as u64) as i64 - SKEW_MAX_MS;
         let profile = profile(key, issuer, *place, epochs, rng);
-        Slot::new(Node::new(genesis.clone(), profile), skew_ms, agent, liar)
+        let node = if number < setup.founders() {
+            Node::new(genesis.clone(), profile)
+        } else {
+            let mut rng = Rng::fork(setup.seed, &format!("contacts {number}"));
+            let contacts: Vec<Did> =
+                (0..CONTACTS).map(|_| keys[rng.index(setup.founders())].did).collect();
+            Node::newcomer(genesis.clone(), profile, &contacts)
+        };
+        Slot::new(node, skew_ms, agent, liar)
     };
     keys.iter().zip(places).enumerate().map(&mut slot).collect()
 }
@@ -499,9 +391,10 @@ fn profile(key: &Key, issuer: &Key, location: Location, epochs: u64, rng: &mut R
         location,
         score: Score {
             agent_id: key.did,
-            proof_of_compute: Share::ZERO,
+            // What nobody has observed does not count, so everybody claims all.
+            proof_of_compute: Share::ONE,
             reputation,
-            uptime: Share::ZERO,
+            uptime: Share::ONE,
             stake,
         },
         evidence: Evidence(evidence),

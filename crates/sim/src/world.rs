@@ -1,8 +1,6 @@
 //! The virtual world: one clock, one queue, all nodes and clients, and what goes wrong between
 //! them.
 
-mod answers;
-
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
@@ -19,8 +17,9 @@ use skep_wire::swarm::{Message, Meta, Response, Signed};
 
 use crate::{
     agent::Agent,
-    bug::Planted,
-    client::{Client, PATIENCE_MS, Wish},
+    bug::{self, Planted},
+    client::Client,
+    door::Door,
     heard::Heard,
     invariant::{Invariant, Watch},
     liar::{Altered, Draft, Liar},
@@ -29,6 +28,9 @@ use crate::{
     timeline::{Phase, Timeline},
     trace::Trace,
 };
+
+mod answers;
+mod errands;
 
 /// What a node says to itself in one turn; more means that it would never stop.
 const SELF_TALK_MAX: u32 = 10_000;
@@ -76,6 +78,7 @@ enum What {
     Answer { node: u32, answer: Box<Answer> },
     Crash { node: u32 },
     Restart { node: u32 },
+    Come { node: u32 },
     Client { client: u32 },
 }
 
@@ -83,6 +86,8 @@ enum What {
 pub struct Slot {
     /// Absent while it is down.
     node: Option<Node>,
+    /// A newcomer's, before it has come.
+    yet_to_come: Option<Node>,
     /// What it had on its disk when it went down.
     stored: Option<String>,
     pub skew_ms: i64,
@@ -95,7 +100,8 @@ pub struct Slot {
 impl Slot {
     pub fn new(node: Node, skew_ms: i64, agent: Agent, liar: Option<Box<Liar>>) -> Slot {
         let load = Load::default();
-        Slot { node: Some(node), stored: None, skew_ms, wake_ms: None, agent, liar, load }
+        let (node, stored, yet_to_come, wake_ms) = (Some(node), None, None, None);
+        Slot { node, yet_to_come, stored, skew_ms, wake_ms, agent, liar, load }
     }
 
     pub fn is_honest(&self) -> bool {
@@ -123,6 +129,8 @@ pub struct Counts {
     pub forged: u64,
     pub refused: u64,
     pub restarts: u64,
+    /// Orders that somebody took in a failed leader's place.
+    pub in_place: u64,
 }
 
 /// What a world is made of.
@@ -136,6 +144,7 @@ pub struct Parts {
     pub registry: Registry,
     pub network: Network,
     pub watch: Watch,
+    pub door: Door,
     pub planted: Planted,
     pub timeline: Option<Timeline>,
     pub heard: Option<Heard>,
@@ -155,6 +164,8 @@ pub struct World {
     /// Messages without what was attached to them; only looked up.
     bare: HashMap<Hash32, Arc<Signed>>,
     deadlines: BTreeMap<String, i64>,
+    /// Whom clients turn to.
+    acting: Vec<Did>,
     pub counts: Counts,
     pub trace: Trace,
 }
@@ -177,6 +188,7 @@ impl World {
             numbers,
             bare: HashMap::new(),
             deadlines,
+            acting: Vec::new(),
             counts: Counts::default(),
             trace: Trace::default(),
         }
@@ -193,6 +205,26 @@ impl World {
         self.push(at_ms, What::Wake { node: node as u32 });
     }
 
+    /// A newcomer's first turn; until then it is not there.
+    pub fn join(&mut self, node: usize, at_ms: i64) {
+        let did = self.parts.keys[node].did;
+        if self.parts.slots[node].is_honest() {
+            self.parts.door.expect(node, did, at_ms);
+        }
+        let slot = &mut self.parts.slots[node];
+        slot.yet_to_come = slot.node.take();
+        if let Some(timeline) = &mut self.parts.timeline {
+            timeline.down(0, node);
+        }
+        self.push(at_ms, What::Come { node: node as u32 });
+    }
+
+    /// Newcomers that are members by the newest election that they know.
+    pub fn joined(&self, founders: usize) -> usize {
+        let newcomers = self.parts.slots[founders..].iter();
+        newcomers.filter_map(|slot| slot.node.as_ref()).filter(|node| node.is_member()).count()
+    }
+
     pub fn crash(&mut self, node: usize, from_ms: i64, until_ms: i64) {
         self.push(from_ms, What::Crash { node: node as u32 });
         self.push(until_ms, What::Restart { node: node as u32 });
@@ -205,7 +237,7 @@ impl World {
 
     /// Whether no task is on its way any more, and no fault will come.
     pub fn is_quiet(&self) -> bool {
-        self.now_ms >= self.parts.faults_until_ms
+        self.now_ms >= self.parts.faults_until_ms.max(self.parts.door.until_ms())
             && !self.parts.watch.has_open()
             && self.parts.clients.iter().all(|client| client.known.is_some())
     }
@@ -228,6 +260,7 @@ impl World {
             }
             What::Crash { node } => self.go_down(node as usize),
             What::Restart { node } => self.come_up(node as usize),
+            What::Come { node } => self.come(node as usize),
             What::Client { client } => self.client_turn(client as usize),
         }
         self.parts.watch.pass_time(self.now_ms);
@@ -244,7 +277,7 @@ impl World {
         let Some(slot) = self.parts.slots.get_mut(to) else {
             return self.deliver_to_client(to, genuine, &message);
         };
-        if slot.node.is_none() {
+        if slot.node.is_none() || self.parts.planted.swallows(&message) {
             self.counts.lost += 1;
             return;
         }
@@ -300,6 +333,15 @@ impl World {
         }
     }
 
+    fn come(&mut self, node: usize) {
+        self.parts.slots[node].node = self.parts.slots[node].yet_to_come.take();
+        self.mark(9, node);
+        if let Some(timeline) = &mut self.parts.timeline {
+            timeline.up(self.now_ms, node);
+        }
+        self.feed(node, Input::Tick);
+    }
+
     fn time_of(&self, node: usize) -> Timestamp {
         let skew_ms = self.parts.slots[node].skew_ms;
         Timestamp::from_ms(self.parts.genesis.start.as_ms() + self.now_ms + skew_ms)
@@ -318,6 +360,9 @@ impl World {
             }
             let heard = match (&mut self.parts.slots[node].liar, &input) {
                 (Some(liar), Input::Message(message)) => liar.hear(message),
+                (None, Input::Message(message)) if self.parts.planted.is_careless() => {
+                    bug::cosign(self.parts.keys[node].did, message)
+                }
                 _ => Vec::new(),
             };
             heard.into_iter().for_each(|draft| self.post(node, draft, &mut inputs));
@@ -360,9 +405,12 @@ impl World {
         match output {
             Output::Send { to, message, attached } => {
                 let signer = self.parts.keys[node].did;
-                let altered = match &mut self.parts.slots[node].liar {
-                    Some(liar) => liar.speak(now, to, message, attached),
-                    None => Altered {
+                let slot = &mut self.parts.slots[node];
+                let altered = match (&mut slot.liar, &slot.node) {
+                    (Some(liar), Some(up)) => {
+                        liar.speak((now, up.epoch(), up.genesis()), to, message, attached)
+                    }
+                    _ => Altered {
                         drafts: vec![Draft::Say {
                             signer,
                             to,
@@ -412,8 +460,16 @@ impl World {
             }
             _ => None,
         };
+        if let (Event::Injected { .. }, Some(up)) = (&event, &self.parts.slots[node].node) {
+            self.counts.in_place += u64::from(!up.epoch().is_tier1(&up.did()));
+        }
         self.mark(6, node);
         self.parts.watch.observe(self.now_ms, node, &event, due_ms);
+        if let (Event::Elected { hash, .. }, Some(up)) = (&event, &self.parts.slots[node].node)
+            && let Some(what) = self.parts.door.elected(up.epoch(), hash)
+        {
+            self.parts.watch.report(self.now_ms, Some(node), Invariant::DoorOpen, what);
+        }
         if let Some(timeline) = &mut self.parts.timeline {
             timeline.event(self.now_ms, node, &event);
         }
@@ -435,6 +491,7 @@ impl World {
             }
         };
         self.parts.watch.see(&message);
+        self.parts.door.see(&message, self.parts.slots[node].is_honest());
         let me = self.parts.keys[node].did;
         if to.contains(&me) {
             inputs.push_back(Input::Message(message.clone()));
@@ -506,89 +563,5 @@ impl World {
             open.extend(missing.map(|(task_id, _)| (number, task_id.to_owned())));
         }
         open
-    }
-
-    fn deliver_to_client(&mut self, to: usize, genuine: bool, message: &Signed) {
-        let number = to - self.parts.slots.len();
-        self.mark(7, to);
-        self.trace.add_hash(&message.hash());
-        if !genuine {
-            self.counts.forged += 1;
-        } else if self.parts.clients[number].hear(self.now_ms, message) {
-            self.send_verdict(number);
-        }
-    }
-
-    fn client_turn(&mut self, number: usize) {
-        if self.parts.clients[number].known.is_some() {
-            return;
-        }
-        self.mark(8, number);
-        self.parts.clients[number].refusals = 0;
-        self.look_who_leads();
-        self.inject(number);
-        self.send_verdict(number);
-        let client = &self.parts.clients[number];
-        if let Wish::Cancel { after_ms } = client.wish {
-            let at_ms = client.injected_ms + after_ms;
-            if self.now_ms >= at_ms {
-                let message = client.cancellation();
-                self.parts.clients[number].cancelled = true;
-                self.tell_tier1(number, message);
-            } else {
-                self.turn(number, at_ms);
-            }
-        }
-        self.turn(number, self.now_ms + PATIENCE_MS);
-    }
-
-    /// Clients know of the newest election that an honest node knows of.
-    fn look_who_leads(&mut self) {
-        let honest = self.parts.slots.iter().filter(|slot| slot.is_honest());
-        let newest = honest.filter_map(|slot| slot.node.as_ref()).map(|node| node.epoch());
-        if let Some(newest) = newest.max_by_key(|epoch| epoch.number())
-            && newest.number() > self.parts.leading.number()
-        {
-            self.parts.leading = newest.clone();
-        }
-    }
-
-    /// Sends the task to one member, unless the swarm was heard a moment ago.
-    fn inject(&mut self, number: usize) {
-        let client = &self.parts.clients[number];
-        if client.heard_ms.is_some_and(|heard| self.now_ms < heard + PATIENCE_MS) {
-            return;
-        }
-        let message = match &client.inject {
-            Some(message) => message.clone(),
-            None => {
-                let body = client.injection(self.parts.leading.number());
-                Arc::new(self.seal_for_client(number, body).asking())
-            }
-        };
-        let client = &mut self.parts.clients[number];
-        client.inject = Some(message.clone());
-        let Some(member) = client.next_member(self.parts.leading.tier1()) else {
-            return;
-        };
-        self.send(self.parts.slots.len() + number, &[member], &message);
-    }
-
-    fn send_verdict(&mut self, number: usize) {
-        if let Some(verdict) = self.parts.clients[number].verdict().cloned() {
-            self.tell_tier1(number, verdict);
-        }
-    }
-
-    fn tell_tier1(&mut self, number: usize, message: Message) {
-        let message = Arc::new(self.seal_for_client(number, message));
-        let leading = self.parts.leading.clone();
-        self.send(self.parts.slots.len() + number, leading.tier1(), &message);
-    }
-
-    fn seal_for_client(&self, number: usize, message: Message) -> Signed {
-        let key = &self.parts.clients[number].key;
-        let now = Timestamp::from_ms(self.parts.genesis.start.as_ms() + self.now_ms);
-        self.seal(key, key.did, now, message, Vec::new())
     }
 }

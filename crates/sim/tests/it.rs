@@ -2,7 +2,9 @@
 
 mod it {
     mod bugs;
+    mod newcomers;
     mod pictures;
     mod scale;
     mod seeds;
+    mod successors;
 }

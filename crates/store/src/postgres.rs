@@ -1,7 +1,7 @@
 //! The shared engine: PostgreSQL, with any number of nodes on one database.
 //!
 //! Calls travel in groups, as on SQLite: a lane (one connection) takes what is waiting, loads and
-//! locks by keys in sorted order, runs the steps, and sends one write set with its commit. Three
+//! locks by keys in sorted order, runs the steps, and sends one write set with its commit. Two
 //! round trips, however many calls.
 
 pub(crate) mod audit;

@@ -78,6 +78,8 @@ pub enum Act {
 pub struct Accord {
     me: Did,
     setting: Setting,
+    /// Who else may propose in the first view, where all leaders may.
+    admitted: Vec<Did>,
     /// What it is all about, for witnesses who have not heard of it.
     ground: Vec<Kept>,
     view: u32,
@@ -105,6 +107,7 @@ impl Accord {
         Accord {
             me,
             setting,
+            admitted: Vec::new(),
             ground,
             view: 0,
             until,
@@ -135,7 +138,19 @@ impl Accord {
 
     /// Whether it is this node's turn to propose.
     pub fn leads(&self) -> bool {
-        self.decided.is_none() && self.setting.may_lead(self.view, &self.me)
+        self.decided.is_none() && self.may_lead(self.view, &self.me)
+    }
+
+    /// Lets another one propose in the first view. Who leads later does not change, since not all
+    /// may know of it.
+    pub fn admit(&mut self, did: Did) {
+        if self.setting.anyone_first && !self.admitted.contains(&did) {
+            self.admitted.push(did);
+        }
+    }
+
+    fn may_lead(&self, view: u32, did: &Did) -> bool {
+        self.setting.may_lead(view, did) || view == 0 && self.admitted.contains(did)
     }
 
     pub fn wake_at(&self) -> Option<Timestamp> {
@@ -248,7 +263,7 @@ impl Accord {
         judge: Judge<'_>,
     ) -> Vec<Act> {
         let (from, view) = (message.meta.signer, certificate.view);
-        if view < self.view || !self.setting.may_lead(view, &from) {
+        if view < self.view || !self.may_lead(view, &from) {
             return Vec::new();
         }
         let hash = value.hash();

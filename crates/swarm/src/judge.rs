@@ -14,6 +14,7 @@ use crate::{
     draw::{critic, senate},
     epoch::Epoch,
     kept::Kept,
+    succession::is_successor,
     tally::{Ballot, Runoff, instant_runoff},
 };
 
@@ -54,10 +55,10 @@ pub fn task_of(record: &[Kept]) -> Option<(&Kept, &Task)> {
     })
 }
 
-/// Who ordered a task, and who may chair its board.
-fn may_chair(epoch: &Epoch, origin: &Kept, did: &Did) -> bool {
+/// Who may chair a task's board: who was elected, or acts for such a one by the record's own proof.
+fn may_chair(epoch: &Epoch, origin: &Kept, did: &Did, record: &[Kept]) -> bool {
     match &origin.message {
-        Message::Inject(_) => epoch.is_tier1(did),
+        Message::Inject(_) => epoch.is_tier1(did) || is_successor(epoch, did, record),
         Message::Assign(assign) => assign.assignee == *did,
         _ => false,
     }
@@ -113,7 +114,7 @@ pub fn deliberation<'a>(epoch: &Epoch, record: &'a [Kept]) -> Result<Deliberatio
     });
     let ready = ready.ok_or(Fault::NoBoard)?;
     let chair = ready.chair_id;
-    if !may_chair(epoch, origin, &chair) {
+    if !may_chair(epoch, origin, &chair, record) {
         return Err(Fault::WrongChair(chair));
     }
     let agreed: BTreeSet<Did> = record

@@ -17,5 +17,6 @@ pub mod layout;
 pub mod node;
 pub mod pow;
 pub mod score;
+pub mod succession;
 pub mod tally;
 pub mod transcript;

@@ -9,6 +9,7 @@ mod deliberating;
 mod elections;
 mod jobs;
 mod keys;
+mod newcomers;
 mod peers;
 mod planning;
 mod successions;
@@ -31,6 +32,7 @@ use skep_wire::swarm::{
 
 use crate::{accord::Act, epoch::Epoch, genesis::Genesis, kept::Kept};
 
+pub use self::newcomers::{CONTACTS_MAX, GUESTS_MAX};
 use self::{elections::Election, jobs::Job, peers::Peer, successions::Running, tasks::TaskState};
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
@@ -148,11 +150,15 @@ pub struct Node {
     certified: VecDeque<Kept>,
     peers: BTreeMap<Did, Peer>,
     keepalive_at: Timestamp,
-    greeted: bool,
+    /// Whom this node has said who it is, lately.
+    greetings: BTreeMap<Did, Timestamp>,
+    /// Members that a newcomer knows of.
+    contacts: Vec<Did>,
     /// Keepalives since it has changed its key.
     #[serde(default)]
     told_key: u32,
-    started: Timestamp,
+    /// When the first sign of life went out.
+    started: Option<Timestamp>,
     election: Option<Election>,
     successions: Vec<Running>,
     tasks: BTreeMap<String, TaskState>,
@@ -194,9 +200,10 @@ impl Node {
             certified: VecDeque::new(),
             peers: BTreeMap::new(),
             keepalive_at: genesis.start,
-            greeted: false,
+            greetings: BTreeMap::new(),
+            contacts: Vec::new(),
             told_key: 0,
-            started: genesis.start,
+            started: None,
             election: None,
             successions: Vec::new(),
             tasks: BTreeMap::new(),
@@ -273,13 +280,13 @@ impl Node {
         let signer = &kept.meta.signer;
         let is_member = self.epochs.values().any(|epoch| epoch.contains(signer));
         match &kept.message {
-            Message::Handshake(hello) => return self.take_handshake(now, kept, hello),
+            Message::Handshake(hello) => return self.take_handshake(now, kept, hello, out),
             Message::Inject(inject) => return self.take_inject(now, kept, inject, out),
             Message::Verification(m) => return self.take_verification(now, kept, m, out),
             Message::Dissolve(m) => return self.take_dissolve(kept, m, out),
             Message::Candidacy(m) => return self.take_candidacy(now, kept, m),
             Message::ElectionVote(m) => return self.take_election_vote(now, kept, m),
-            _ if !is_member => {
+            _ if !is_member && !self.may_say_as_guest(kept) => {
                 return refuse(ErrorCode::InvalidSignature, "the signer is no member");
             }
             _ => {}
@@ -287,7 +294,7 @@ impl Node {
         match &kept.message {
             Message::Keepalive(m) => self.take_keepalive(now, m, out),
             Message::AssignTier(m) => self.take_tier(m)?,
-            Message::Succession(m) => self.take_succession(kept, m)?,
+            Message::Succession(m) => self.take_succession(now, kept, m, out)?,
             Message::Certificate(m) => self.take_certificate(now, kept, &m.subject, out),
             Message::Invite(m) => self.take_invite(now, kept, m, out)?,
             Message::Accept(m) => self.take_accept(now, kept, m, out)?,

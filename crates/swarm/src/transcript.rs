@@ -21,6 +21,7 @@ use crate::{
     genesis::Genesis,
     judge::{self, Fault},
     kept::Kept,
+    succession,
     tally::Round,
 };
 
@@ -342,15 +343,10 @@ fn check_succession(
     value: &Value,
 ) -> Result<(), String> {
     let epoch = epochs.get(&number).ok_or("its epoch's election is missing")?;
-    let branch: BTreeSet<Did> = epoch.layout().children_of(leader).iter().copied().collect();
-    let concerned: Vec<Did> = branch.iter().chain(epoch.tier1()).copied().collect();
-    let subject = Subject::Succession { epoch: number, leader: *leader };
-    signed(kept, value, &epoch.witnesses(&subject, &concerned))?;
+    signed(kept, value, &succession::witnesses_of(epoch, leader))?;
     match &value.outcome {
         Outcome::Succession(s)
-            if s.failed_leader == *leader
-                && s.branch_agents.iter().copied().eq(branch.iter().copied())
-                && branch.contains(&s.new_leader) =>
+            if s.failed_leader == *leader && succession::is_possible(epoch, s) =>
         {
             Ok(())
         }

@@ -108,12 +108,21 @@ impl ListingRecord {
     /// Writes the record, and makes search follow it.
     pub(super) fn put(self, turn: &mut Turn, before: Option<&ListingRecord>) -> Result<(), Stop> {
         turn.put(&listing_key(&self.listing.id()), &self)?;
-        let before = before.and_then(ListingRecord::indexed);
-        let after = self.indexed();
-        if before != after {
-            turn.index_listing(before, after);
+        if before.is_some_and(|before| before.is_found_like(&self)) {
+            return Ok(());
         }
+        turn.index_listing(before.and_then(ListingRecord::indexed), self.indexed());
         Ok(())
+    }
+
+    /// Whether search finds both alike. Most hires change a count, and nothing that is indexed.
+    fn is_found_like(&self, other: &ListingRecord) -> bool {
+        let place = |record: &ListingRecord| {
+            let (rank, success) = (record.facts().score(), record.counts.success_bps());
+            let seen = (record.is_removed(), record.verification, record.seller.benchmark);
+            (rank, success, seen)
+        };
+        place(self) == place(other) && self.listing == other.listing
     }
 
     pub(crate) fn is_removed(&self) -> bool {

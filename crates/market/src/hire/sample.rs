@@ -8,7 +8,7 @@ use super::{ListingRecord, counts::Counts};
 
 /// What a fifth of them sell.
 pub const SAMPLE_POPULAR: &str = "text.summarize.short";
-/// What one in ten thousand sells.
+/// What one in a thousand sells: a page full of them among ten thousand.
 pub const SAMPLE_RARE: &str = "custom.rare.ocr";
 /// Other names, the first of them far more often than the last.
 const NAMES: f64 = 2_000.0;
@@ -28,7 +28,7 @@ pub fn sample_listing(n: u64) -> Sample {
     };
     // What comes kth comes about 1/k as often as what comes first.
     let skewed = |label: u64, of: f64| of.powf(part(label)) as u64;
-    let capability = match (n % 10_000, part(0)) {
+    let capability = match (n % 1_000, part(0)) {
         (7, _) => SAMPLE_RARE.to_owned(),
         (_, 0.0..0.2) => SAMPLE_POPULAR.to_owned(),
         _ => format!("custom.some.n{}", skewed(1, NAMES)),

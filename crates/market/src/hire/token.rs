@@ -1,14 +1,20 @@
 //! Rating tokens (decision 17): one for each side of a receipt.
 //!
-//! They are made with the node's settlement key, so that a retry gets the same one and nobody else
-//! can make it. Only their hashes are stored.
+//! They are made with a secret of the node's settlement key, so that a retry gets the same one and
+//! nobody else can make it. Only their hashes are stored.
 
-use skep_base::hash::{sha256, sha256_parts};
+use std::fmt;
+
+use skep_base::{
+    Hash32,
+    ed25519::SecretKey,
+    hash::{sha256, sha256_parts},
+};
 use skep_store::{Bug, Load, Turn};
 
 use crate::Market;
 
-/// What is signed for a token begins with this, and nothing else that is signed does.
+/// What is signed for the secret, and nothing else that is signed begins so.
 const TOKEN_DOMAIN: &str = "skep/rating-token/v1:";
 /// 128 bits as hex digits.
 const TOKEN_DIGITS: usize = 32;
@@ -31,10 +37,29 @@ impl Side {
     }
 }
 
+/// What the tokens of a node are made with.
+#[derive(Clone)]
+pub(crate) struct TokenSecret(Hash32);
+
+impl TokenSecret {
+    pub(crate) fn of(settlement_key: &SecretKey) -> TokenSecret {
+        TokenSecret(sha256(settlement_key.sign(TOKEN_DOMAIN.as_bytes()).as_bytes()))
+    }
+}
+
+impl fmt::Debug for TokenSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSecret")
+    }
+}
+
 impl Market {
     pub(super) fn rating_token(&self, receipt_id: &str, side: Side) -> String {
-        let about = format!("{TOKEN_DOMAIN}{}:{receipt_id}", side.as_str());
-        let hash = sha256(self.settlement_key.sign(about.as_bytes()).as_bytes());
+        let secret = self.token_secret.0.as_bytes();
+        let about = format!("{}:{receipt_id}", side.as_str());
+        // Hashed twice, so that no token says anything of a longer text's.
+        let inner = sha256_parts(&[secret, about.as_bytes()]);
+        let hash = sha256_parts(&[secret, inner.as_bytes()]);
         format!("rtt_{}", &hash.to_string()[..TOKEN_DIGITS])
     }
 }

@@ -3,7 +3,7 @@ use std::{
     thread,
 };
 
-use skep_sim::{Setup, run};
+use skep_sim::{Lie, Setup, run};
 
 /// Seeds in every run of the tests, and in a long one.
 const SEEDS: u64 = 2_000;
@@ -24,7 +24,7 @@ fn no_seed_breaks_an_invariant() {
     }
     let default = if number("SKEP_TEST_LONG") == Some(1) { SEEDS_LONG } else { SEEDS };
     let seeds = number("SEEDS").unwrap_or(default);
-    let broken = run_seeds(seeds);
+    let broken = run_seeds(seeds, Setup::from_seed);
     assert!(broken.is_empty(), "{} seeds broke something:\n{}", broken.len(), broken.join("\n"));
 }
 
@@ -33,7 +33,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// What went wrong, over all threads there are.
-fn run_seeds(seeds: u64) -> Vec<String> {
+fn run_seeds(seeds: u64, setup: impl Fn(u64) -> Setup + Sync) -> Vec<String> {
     let next = AtomicU64::new(0);
     let worker = || {
         let mut broken = Vec::new();
@@ -42,7 +42,7 @@ fn run_seeds(seeds: u64) -> Vec<String> {
             if seed >= seeds {
                 return broken;
             }
-            let report = run(&Setup::from_seed(seed));
+            let report = run(&setup(seed));
             broken.extend(report.violations.first().map(|violation| violation.to_string()));
         }
     };
@@ -51,6 +51,19 @@ fn run_seeds(seeds: u64) -> Vec<String> {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("no run panics")).collect()
     })
+}
+
+/// As many as a swarm bears, and all of them work for a second outcome of everything.
+#[test]
+fn those_who_plot_together_split_nothing() {
+    const PLOTS: u64 = 100;
+    let plot = |seed| {
+        let drawn = Setup::from_seed(seed);
+        let lies = Some(vec![Lie::TwoBundles]);
+        Setup { byzantine: (drawn.founders() - 1) / 3, lies, ..drawn }
+    };
+    let broken = run_seeds(PLOTS, plot);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[test]

@@ -130,7 +130,7 @@ pub(super) async fn load(
                     let hold = new_id()?;
                     place += 104_729;
                     step(&store, hold_call(place, wallets, hold)).await?;
-                    step(&store, post_call(hold)).await?;
+                    step(&store, post_call(place, wallets, hold)).await?;
                     steps.fetch_add(2, Ordering::Relaxed);
                 }
                 anyhow::Ok(())
@@ -188,13 +188,8 @@ fn fund(n: usize) -> Call {
 }
 
 fn hold_call(place: usize, wallets: usize, id: TransferId) -> Call {
-    let other = place % wallets + 1 + place / wallets % (wallets - 1);
-    let (from, to) = (wallet(place % wallets), wallet(other % wallets));
-    let load = Load {
-        accounts: vec![from.clone(), to.clone()],
-        transfers: vec![(RouteKey::of(id), id)],
-        ..Load::default()
-    };
+    let (from, to) = sides(place, wallets);
+    let load = load_of(id, &from, &to);
     let step = move |turn: &mut Turn| {
         let held = turn.book.hold(order(id, from.clone(), to.clone(), 5)).map(|_| ());
         tell(turn, id, &from, &to, "transfer.held")?;
@@ -203,8 +198,19 @@ fn hold_call(place: usize, wallets: usize, id: TransferId) -> Call {
     Call { load, guards: vec![guard(id.to_string())], step: Box::new(step) }
 }
 
-fn post_call(hold: TransferId) -> Call {
-    let load = Load { transfers: vec![(RouteKey::of(hold), hold)], ..Load::default() };
+fn sides(place: usize, wallets: usize) -> (AccountId, AccountId) {
+    let other = place % wallets + 1 + place / wallets % (wallets - 1);
+    (wallet(place % wallets), wallet(other % wallets))
+}
+
+fn load_of(id: TransferId, from: &AccountId, to: &AccountId) -> Load {
+    let accounts = vec![from.clone(), to.clone()];
+    Load { accounts, transfers: vec![(RouteKey::of(id), id)], ..Load::default() }
+}
+
+fn post_call(place: usize, wallets: usize, hold: TransferId) -> Call {
+    let (from, to) = sides(place, wallets);
+    let load = load_of(hold, &from, &to);
     let step = move |turn: &mut Turn| {
         let id = hold.derive("post");
         let Some(stored) = turn.book.find(&hold) else {

@@ -31,11 +31,17 @@ const STORED_FEW: u64 = 1_000;
 /// How long each step took, in microseconds.
 type Times = [Vec<u64>; STEPS.len()];
 
-/// What one measurement found.
+/// The measured time is cut into so many turns, and pgbench, PostgreSQL and SQLite take theirs one
+/// after the other: whatever else the machine does hits all of them.
+const TURNS: u32 = 4;
+
+/// What the turns of one engine found.
+#[derive(Default)]
 struct Run {
-    deals_per_second: f64,
+    deals: f64,
+    seconds: f64,
     times: Times,
-    /// CPU seconds per deal of the clients, and of the node.
+    /// CPU seconds of the clients, and of the node.
     client_cpu: f64,
     node_cpu: f64,
 }
@@ -50,45 +56,63 @@ pub(super) async fn measure(
     let peer_url = server.create_database("pgbench")?;
     progress("filling pgbench's tables (scale 100)");
     pgbench(&server, &peer_url, &["-i", "-q", "-s", "100"])?;
-    let peer = || -> Result<f64> {
-        progress("pgbench, TPC-B-like, 16 clients");
-        let seconds = time.as_secs().to_string();
-        let flags = ["-M", "prepared", "-c", "16", "-j", "2", "-T", &seconds];
-        tps(&pgbench(&server, &peer_url, &flags)?)
-    };
-    let before = peer()?;
     let mut postgres = Stage::open("PostgreSQL", &server.create_database("skep")?).await?;
-    let few = postgres.measure(time, STORED_FEW).await?;
-    let tps = (before + peer()?) / 2.0;
-    few.figures("PostgreSQL", tps, Some(0.10)).into_iter().try_for_each(&mut *report)?;
-    postgres.measure_many(time, stored, &few, report).await?;
-    // A million deals take 20 GB: one engine's go before the other's come.
-    drop((postgres, server));
     let folder = tempfile::tempdir()?;
     let on_sqlite = format!("sqlite:{}", folder.path().join("skep.db").display());
     let mut sqlite = Stage::open("SQLite", &on_sqlite).await?;
-    let few_sqlite = sqlite.measure(time, STORED_FEW).await?;
+    postgres.prepare(time, STORED_FEW).await?;
+    sqlite.prepare(time, STORED_FEW).await?;
+    let turn = Duration::from_secs((time / TURNS).as_secs().max(1));
+    let (mut tps_sum, mut few, mut few_sqlite) = (0.0, Run::default(), Run::default());
+    for number in 1..=TURNS {
+        progress(&format!("turn {number} of {TURNS}: pgbench, then deals on both engines"));
+        let seconds = turn.as_secs().to_string();
+        let flags = ["-M", "prepared", "-c", "16", "-j", "2", "-T", &seconds];
+        tps_sum += tps(&pgbench(&server, &peer_url, &flags)?)?;
+        few.add(postgres.deal_for(turn).await?);
+        few_sqlite.add(sqlite.deal_for(turn).await?);
+    }
+    let tps = tps_sum / f64::from(TURNS);
+    few.figures("PostgreSQL", tps, Some(0.10)).into_iter().try_for_each(&mut *report)?;
     few_sqlite.figures("SQLite", tps, None).into_iter().try_for_each(&mut *report)?;
     report(Figure::new(
         "deals on SQLite (peer: deals on PostgreSQL)",
-        few_sqlite.deals_per_second,
-        few.deals_per_second,
+        few_sqlite.deals_per_second(),
+        few.deals_per_second(),
         "deals/s",
         Some(1.0),
     ))?;
+    postgres.measure_many(time, stored, &few, report).await?;
+    // A million deals take 20 GB: one engine's go before the other's come.
+    drop((postgres, server));
     sqlite.measure_many(time, stored, &few_sqlite, report).await
 }
 
 impl Run {
-    fn figures(&self, engine: &str, tps: f64, bar: Option<f64>) -> Vec<Figure> {
+    fn add(&mut self, turn: Run) {
+        self.deals += turn.deals;
+        self.seconds += turn.seconds;
+        self.client_cpu += turn.client_cpu;
+        self.node_cpu += turn.node_cpu;
+        for (all, more) in self.times.iter_mut().zip(turn.times) {
+            all.extend(more);
+        }
+    }
+
+    fn deals_per_second(&self) -> f64 {
+        self.deals / self.seconds
+    }
+
+    fn figures(&mut self, engine: &str, tps: f64, bar: Option<f64>) -> Vec<Figure> {
         let mut figures = vec![Figure::new(
             &format!("complete deals on {engine}, {CLIENTS} clients (peer: pgbench)"),
-            self.deals_per_second,
+            self.deals_per_second(),
             tps,
             "deals/s to transactions/s",
             bar,
         )];
-        for (step, times) in STEPS.iter().zip(&self.times) {
+        for (step, times) in STEPS.iter().zip(&mut self.times) {
+            times.sort_unstable();
             let at = |part: usize| {
                 let place = (times.len() * part / 100).min(times.len().saturating_sub(1));
                 times.get(place).map_or(0.0, |us| *us as f64)
@@ -98,8 +122,8 @@ impl Run {
         }
         figures.push(Figure::new(
             &format!("  {engine}, CPU of a deal: the clients' (peer: the node's)"),
-            self.client_cpu * 1e6,
-            self.node_cpu * 1e6,
+            self.client_cpu / self.deals * 1e6,
+            self.node_cpu / self.deals * 1e6,
             "µs",
             None,
         ));
@@ -160,31 +184,32 @@ impl Stage {
         if stored <= STORED_FEW {
             return Ok(());
         }
-        let many = self.measure(time, stored).await?;
+        self.prepare(time, stored).await?;
+        let many = self.deal_for(time).await?;
         report(Figure::new(
             &format!("deals on {} with {stored} stored (peer: with {STORED_FEW})", self.name),
-            many.deals_per_second,
-            few.deals_per_second,
+            many.deals_per_second(),
+            few.deals_per_second(),
             "deals/s",
             Some(0.8),
         ))
     }
 
-    /// Deals a second with so many stored.
-    async fn measure(&mut self, time: Duration, stored: u64) -> Result<Run> {
-        let run = self.run(time, stored).await;
+    /// Stores so many deals, then deals for a while unmeasured: connections, plans and caches of
+    /// the first moments are nobody's usual case.
+    async fn prepare(&mut self, time: Duration, stored: u64) -> Result<()> {
+        self.fill(stored).await?;
+        self.deal_for(time / 4).await.map(drop)
+    }
+
+    /// Complete deals, as many as the time allows.
+    async fn deal_for(&mut self, time: Duration) -> Result<Run> {
+        progress(&format!("complete deals on {}, {CLIENTS} clients", self.name));
+        let run = self.run(time).await;
         run.with_context(|| format!("on {}; the node says:\n{}", self.name, self.node.stderr()))
     }
 
-    async fn run(&mut self, time: Duration, stored: u64) -> Result<Run> {
-        self.fill(stored).await?;
-        progress(&format!("complete deals on {}, {CLIENTS} clients", self.name));
-        // Connections, plans and caches of the first moments are nobody's usual case.
-        self.deal_for(time / 4).await?;
-        self.deal_for(time).await
-    }
-
-    async fn deal_for(&mut self, time: Duration) -> Result<Run> {
+    async fn run(&mut self, time: Duration) -> Result<Run> {
         let stop = Arc::new(AtomicBool::new(false));
         let times: Arc<Mutex<Times>> = Arc::default();
         let (client, node) = (cpu("self")?, cpu(&self.node.pid().to_string())?);
@@ -212,18 +237,12 @@ impl Stage {
         for task in tasks {
             task.await??;
         }
-        let elapsed = started.elapsed().as_secs_f64();
+        let seconds = started.elapsed().as_secs_f64();
         let (client, node) = (cpu("self")? - client, cpu(&self.node.pid().to_string())? - node);
-        let mut times = std::mem::take(&mut *times.lock().unwrap_or_else(|e| e.into_inner()));
-        times.iter_mut().for_each(|step| step.sort_unstable());
-        let deals = times[0].len() as f64;
+        let times = std::mem::take(&mut *times.lock().unwrap_or_else(|e| e.into_inner()));
         self.stored += times[0].len() as u64;
-        Ok(Run {
-            deals_per_second: deals / elapsed,
-            times,
-            client_cpu: client / deals,
-            node_cpu: node / deals,
-        })
+        let deals = times[0].len() as f64;
+        Ok(Run { deals, seconds, times, client_cpu: client, node_cpu: node })
     }
 
     /// Copies a settled deal, row for row, until there are so many.

@@ -48,6 +48,9 @@ pub struct Simulate {
     /// How many nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NODES_MAX))]
     nodes: Option<u64>,
+    /// How many of the nodes are no founders and come while the swarm runs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=NODES_MAX))]
+    newcomers: Option<u64>,
     /// How many tasks come from outside
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(0..=TASKS_MAX))]
     tasks: Option<u64>,
@@ -60,7 +63,7 @@ pub struct Simulate {
     /// The share of messages that arrive twice, from 0 to 1
     #[arg(long, value_name = "P", value_parser = share)]
     duplication: Option<Share>,
-    /// How many nodes lie; up to a third of the others is borne
+    /// How many nodes lie; less than a third of the founders is borne
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=NODES_MAX))]
     byzantine: Option<u64>,
     /// How often the network falls apart, and heals
@@ -125,13 +128,20 @@ impl Simulate {
         let drawn = Setup::from_seed(seed);
         let or = |said: Option<u64>, drawn: usize| said.map_or(drawn, |number| number as usize);
         let nodes = or(self.nodes, drawn.nodes);
-        let liars_borne = (nodes - 1) / 3;
+        // Where others found it than were drawn, all do.
+        let drawn_newcomers = if nodes == drawn.nodes { drawn.newcomers } else { 0 };
+        let newcomers = or(self.newcomers, drawn_newcomers);
+        if newcomers >= nodes {
+            bail!("--newcomers {newcomers} leaves nobody of {nodes} to found the swarm");
+        }
+        let liars_borne = (nodes - newcomers - 1) / 3;
         let mut timing = drawn.timing.clone();
         if let Some(epoch_ms) = self.epoch_ms.or(self.epoch.map(|epoch_s| epoch_s * 1_000)) {
             timing.epoch_ms = epoch_ms;
         }
         let setup = Setup {
             nodes,
+            newcomers,
             tasks: or(self.tasks, drawn.tasks),
             loss: self.loss.unwrap_or(drawn.loss),
             duplication: self.duplication.unwrap_or(drawn.duplication),

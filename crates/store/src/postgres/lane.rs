@@ -170,9 +170,9 @@ impl Lane {
         calls: &mut [Waiting],
     ) -> Result<Vec<Result<Outcome, Bug>>, GroupError> {
         let mut group = Group::default();
-        let wanted = Wanted::of(calls.iter().map(|w| &w.call));
+        let mut wanted = Wanted::of(calls.iter().map(|w| &w.call));
         let time = Time { clock: self.clock.as_deref(), least: self.last_now };
-        self.last_now = load::load(client, &wanted, &mut group, time).await?;
+        self.last_now = load::load(client, &mut wanted, &mut group, time).await?;
         let outcomes =
             calls.iter_mut().map(|w| group.run(&mut w.call, self.last_now, w.entropy)).collect();
         flush::flush(client, &group, self.last_now).await?;

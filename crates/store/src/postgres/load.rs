@@ -65,23 +65,50 @@ pub(super) struct Time<'a> {
     pub(super) least: Timestamp,
 }
 
-/// Begins the transaction, loads, locks, and tells the time.
+/// Begins the transaction, loads, locks, and tells the time: one round trip, unless a stored
+/// transfer names an account that the calls do not.
 pub(super) async fn load(
     client: &Object,
-    wanted: &Wanted,
+    wanted: &mut Wanted,
     group: &mut Group,
     time: Time<'_>,
 ) -> Result<Timestamp, GroupError> {
+    loop {
+        let (now, missing) = load_named(client, wanted, group, &time).await?;
+        if missing.is_empty() {
+            return Ok(now);
+        }
+        // Locked behind the others, they could make two groups wait for each other: all locks go,
+        // and all are taken anew in order.
+        let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+        client.batch_execute("rollback").await.map_err(failed)?;
+        wanted.accounts.extend(missing);
+        *group = Group::default();
+    }
+}
+
+/// Says also which accounts the stored transfers name besides.
+async fn load_named(
+    client: &Object,
+    wanted: &Wanted,
+    group: &mut Group,
+    time: &Time<'_>,
+) -> Result<(Timestamp, BTreeSet<AccountId>), GroupError> {
     wanted.expect_nothing(group);
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
     // Prepared beforehand, the questions below leave in the order in which they are written.
     for sql in [GUARDS, NAMES, RECORDS, RECORDS_SHARED, RECORDS_LOCKED, TRANSFERS, RESOLUTIONS, NOW]
     {
-        client.prepare_cached(sql).await.map_err(|e| GroupError::before_commit(&e))?;
+        client.prepare_cached(sql).await.map_err(failed)?;
     }
-    client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(|e| GroupError::before_commit(&e))?;
-    score_facts::prepare(client).await.map_err(|e| GroupError::before_commit(&e))?;
-    let begin = async { client.batch_execute("begin").await.map(|()| Vec::<Row>::new()) };
-    let (_, guards, names, locked, shared, read, transfers) = futures_util::try_join!(
+    client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(failed)?;
+    score_facts::prepare(client).await.map_err(failed)?;
+    let begin = async { client.batch_execute("begin").await.map_err(failed) };
+    let own_accounts = names_of(&wanted.accounts);
+    let (clock, least) = (time.clock.map(|clock| clock.now().max(time.least)), time.least);
+    // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
+    // is the last word.
+    let (_, guards, names, locked, shared, read, transfers, accounts, resolutions, told) = futures_util::try_join!(
         begin,
         ask(client, GUARDS, &wanted.guards),
         ask(client, NAMES, &wanted.names),
@@ -89,8 +116,10 @@ pub(super) async fn load(
         ask(client, RECORDS_SHARED, &wanted.shared),
         ask(client, RECORDS, &wanted.read),
         ask(client, TRANSFERS, &wanted.transfers),
-    )
-    .map_err(|e| GroupError::before_commit(&e))?;
+        ask(client, ACCOUNTS_LOCKED, &own_accounts),
+        ask(client, RESOLUTIONS, &wanted.transfers),
+        tell_time(client, wanted, clock, least),
+    )?;
     keep_guards(&guards, group);
     for row in &names {
         wanted.keep_name(row, group);
@@ -98,45 +127,35 @@ pub(super) async fn load(
     for row in read.iter().chain(&shared).chain(&locked) {
         wanted.keep_record(row, group);
     }
-    let mut accounts = wanted.accounts.clone();
+    let mut named_by_transfers = BTreeSet::new();
     for row in &transfers {
         let transfer = transfer_row(row)?;
-        accounts.extend(accounts_of(&transfer));
+        named_by_transfers.extend(accounts_of(&transfer));
         let stored =
             StoredTransfer { transfer, at: Timestamp::from_ms(row.get(10)), resolution: None };
         let key = (stored.transfer.route.clone(), stored.transfer.id);
         group.transfers.insert(key, Some(stored));
     }
-    let (clock, least) = (time.clock.map(|clock| clock.now().max(time.least)), time.least);
-    // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
-    // is the last word.
-    let (_, resolutions, (now, counted)) = futures_util::try_join!(
-        lock_accounts(client, accounts, group),
-        async {
-            // What is not there yet has not been resolved.
-            match transfers.is_empty() {
-                true => Ok(Vec::new()),
-                false => ask(client, RESOLUTIONS, &wanted.transfers)
-                    .await
-                    .map_err(|e| GroupError::before_commit(&e)),
-            }
-        },
-        tell_time(client, wanted, clock, least),
-    )?;
-    group.counted.extend(counted);
+    named_by_transfers.retain(|id| !wanted.accounts.contains(id));
+    let debtors = keep_accounts(&accounts, &wanted.accounts, group)?;
+    lock_creditors(client, debtors, group).await?;
     for row in &resolutions {
         keep_resolution(row, group)?;
     }
-    Ok(now)
+    let (now, counted) = told;
+    group.counted.extend(counted);
+    Ok((now, named_by_transfers))
 }
 
-/// The time, and what depends on it.
+/// The time, and what was counted of agents at that time.
+type Told = (Timestamp, Vec<(AgentId, Counted)>);
+
 async fn tell_time(
     client: &Object,
     wanted: &Wanted,
     clock: Option<Timestamp>,
     least: Timestamp,
-) -> Result<(Timestamp, Vec<(AgentId, Counted)>), GroupError> {
+) -> Result<Told, GroupError> {
     if !wanted.facts.is_empty() {
         let fixed = clock.map(|at| at.as_ms());
         return score_facts::counted(client, &wanted.facts, fixed, least.as_ms()).await;
@@ -157,13 +176,14 @@ async fn ask(
     client: &Object,
     sql: &'static str,
     columns: &Columns,
-) -> Result<Vec<Row>, tokio_postgres::Error> {
+) -> Result<Vec<Row>, GroupError> {
     if columns.first().is_none_or(Vec::is_empty) {
         return Ok(Vec::new());
     }
-    let statement = client.prepare_cached(sql).await?;
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    let statement = client.prepare_cached(sql).await.map_err(failed)?;
     let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(|c| c as _).collect();
-    client.query(&statement, &params).await
+    client.query(&statement, &params).await.map_err(failed)
 }
 
 /// The keys of all calls of a group, each once.
@@ -295,36 +315,43 @@ fn keep_resolution(row: &Row, group: &mut Group) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// Locks accounts and, for those that owe, whom they owe: a credit pays debts at once.
-async fn lock_accounts(
+/// Keeps accounts that were locked, those that are not there as unopened. Says who owes.
+fn keep_accounts(
+    rows: &[Row],
+    asked: &BTreeSet<AccountId>,
+    group: &mut Group,
+) -> Result<Vec<AccountId>, GroupError> {
+    let mut debtors = Vec::new();
+    for row in rows {
+        let account = account_row(row)?;
+        if account.owed > Amount::ZERO {
+            debtors.push(account.id.clone());
+        }
+        group.accounts.insert(account.id.clone(), account);
+    }
+    for id in asked {
+        group.accounts.entry(id.clone()).or_insert_with(|| Account::unopened(id.clone()));
+    }
+    Ok(debtors)
+}
+
+/// Locks those whom debtors owe, and whom these owe: a credit pays debts at once.
+async fn lock_creditors(
     client: &Object,
-    mut wanted: BTreeSet<AccountId>,
+    mut debtors: Vec<AccountId>,
     group: &mut Group,
 ) -> Result<(), GroupError> {
-    let sql_failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
-    while !wanted.is_empty() {
-        let names: Vec<&str> = wanted.iter().map(AccountId::as_str).collect();
-        let statement = client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(sql_failed)?;
-        let rows = client.query(&statement, &[&names]).await.map_err(sql_failed)?;
-        let mut debtors = Vec::new();
-        for row in &rows {
-            let account = account_row(row)?;
-            if account.owed > Amount::ZERO {
-                debtors.push(account.id.clone());
-            }
-            group.accounts.insert(account.id.clone(), account);
-        }
-        for id in std::mem::take(&mut wanted) {
-            group.accounts.entry(id.clone()).or_insert_with(|| Account::unopened(id));
-        }
-        let statement = client.prepare_cached(DEBTS).await.map_err(sql_failed)?;
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    while !debtors.is_empty() {
+        let statement = client.prepare_cached(DEBTS).await.map_err(failed)?;
         let limit = DEBTS_PAID_AT_ONCE_MAX as i64;
         let pages = try_join_all(debtors.iter().map(|debtor| {
             let (statement, name) = (&statement, debtor.as_str());
             async move { client.query(statement, &[&name, &limit]).await }
         }))
         .await
-        .map_err(sql_failed)?;
+        .map_err(failed)?;
+        let mut wanted = BTreeSet::new();
         for (debtor, rows) in debtors.into_iter().zip(pages) {
             let debts =
                 rows.iter().map(|row| debt_row(row, &debtor)).collect::<Result<Vec<_>, _>>()?;
@@ -332,8 +359,14 @@ async fn lock_accounts(
             group.debts.insert(debtor, debts);
         }
         wanted.retain(|id| id.purpose().has_balance_row() && !group.accounts.contains_key(id));
+        let rows = ask(client, ACCOUNTS_LOCKED, &names_of(&wanted)).await?;
+        debtors = keep_accounts(&rows, &wanted, group)?;
     }
     Ok(())
+}
+
+fn names_of(accounts: &BTreeSet<AccountId>) -> Columns {
+    vec![accounts.iter().map(ToString::to_string).collect()]
 }
 
 pub(super) fn account_row(row: &Row) -> Result<Account, GroupError> {

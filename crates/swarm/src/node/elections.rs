@@ -41,7 +41,8 @@ impl Node {
             Some(election) => {
                 let begins = self.genesis.election_start(election.epoch);
                 let votes = plus(begins, self.genesis.timing.election_ms / 3);
-                let accord = election.accord.wake_at().unwrap_or(Timestamp::MAX);
+                let accord = election.accord.wake_at().filter(|_| self.is_member());
+                let accord = accord.unwrap_or(Timestamp::MAX);
                 let votes = if election.voted.is_none() { votes } else { Timestamp::MAX };
                 accord.min(votes)
             }
@@ -59,22 +60,9 @@ impl Node {
     fn open_election(&mut self, now: Timestamp) -> Option<&mut Election> {
         let epoch = self.electing(now)?;
         if self.election.as_ref().is_none_or(|election| election.epoch < epoch) {
-            let current = self.epoch();
-            let subject = Subject::Election { epoch };
-            let timing = &self.genesis.timing;
-            let setting = Setting {
-                witnesses: current.witnesses(&subject, current.tier1()),
-                leaders: current.leaders(&subject),
-                subject,
-                anyone_first: false,
-                slow_ms: timing.election_ms,
-                quick_ms: timing.view_ms,
-                deadline: self.genesis.epoch_start(epoch),
-                resend_ms: timing.resend_ms,
-            };
             self.election = Some(Election {
                 epoch,
-                accord: Accord::new(self.me, setting, Vec::new(), now),
+                accord: self.election_accord(now, epoch),
                 stood: false,
                 voted: None,
                 candidacies: BTreeMap::new(),
@@ -82,6 +70,37 @@ impl Node {
             });
         }
         self.election.as_mut()
+    }
+
+    /// Those who were elected last decide who is next.
+    fn election_accord(&self, now: Timestamp, epoch: u64) -> Accord {
+        let current = self.epoch();
+        let subject = Subject::Election { epoch };
+        let timing = &self.genesis.timing;
+        let setting = Setting {
+            witnesses: current.witnesses(&subject, current.tier1()),
+            leaders: current.leaders(&subject),
+            subject,
+            anyone_first: false,
+            slow_ms: timing.election_ms,
+            quick_ms: timing.view_ms,
+            deadline: self.genesis.epoch_start(epoch),
+            resend_ms: timing.resend_ms,
+        };
+        Accord::new(self.me, setting, Vec::new(), now)
+    }
+
+    /// An election that goes on while this node learns of one before it has other witnesses. What
+    /// was said stays: a second, different ballot would void the first.
+    fn go_on_electing(&mut self, now: Timestamp) {
+        let newest = self.epoch().number();
+        self.election = self.election.take().filter(|election| election.epoch > newest);
+        if let Some(epoch) = self.election.as_ref().map(|election| election.epoch) {
+            let accord = self.election_accord(now, epoch);
+            if let Some(election) = &mut self.election {
+                (election.accord, election.stood) = (accord, false);
+            }
+        }
     }
 
     pub(super) fn run_election(&mut self, now: Timestamp, out: &mut Vec<Output>) {
@@ -97,7 +116,9 @@ impl Node {
         if now >= plus(begins, 2 * third) {
             self.offer_record(out);
         }
-        if let Some(election) = &mut self.election {
+        // Who is no member yet votes, and has no part in counting.
+        let is_member = self.is_member();
+        if let Some(election) = self.election.as_mut().filter(|_| is_member) {
             let acts = election.accord.tick(now);
             let (wanted, decided) = perform(acts, out);
             debug_assert!(!decided, "time alone decides nothing");
@@ -115,18 +136,22 @@ impl Node {
         if !may_stand(&self.profile.score) {
             return;
         }
-        let candidacy = Candidacy {
-            agent_id: self.me,
-            epoch,
-            score: self.profile.score.clone(),
-            location_vector: self.profile.location,
-            evidence: self.profile.evidence.clone(),
+        let before = election.candidacies.get(&self.me).and_then(|own| own.first());
+        let candidacy = match before.map(|own| own.message.clone()) {
+            Some(own) => own,
+            None => Message::Candidacy(Candidacy {
+                agent_id: self.me,
+                epoch,
+                score: self.profile.score.clone(),
+                location_vector: self.profile.location,
+                evidence: self.profile.evidence.clone(),
+            }),
         };
         let current = self.epoch();
         let to: BTreeSet<Did> = current.neighbours(&self.me).into_iter().collect();
         let to = to.into_iter().chain(current.tier1().iter().copied()).chain([self.me]);
         let to: BTreeSet<Did> = to.collect();
-        out.push(send(to.into_iter().collect(), Message::Candidacy(candidacy)));
+        out.push(send(to.into_iter().collect(), candidacy));
     }
 
     /// Votes, and votes again until the election is over: a ballot may get lost.
@@ -271,7 +296,7 @@ impl Node {
             return;
         };
         if let Word::Bundle { step: Step::Commit, value } = &certificate.word {
-            self.take_elected(kept, value, out);
+            self.take_elected(now, kept, value, out);
             return;
         }
         if self.open_election(now).is_none_or(|election| election.epoch != epoch) {
@@ -307,13 +332,17 @@ impl Node {
 
     /// As the leader whose value is final: everybody learns of it.
     fn tell_elected(&mut self, out: &mut Vec<Output>) {
-        let everybody = self.epoch().members().to_vec();
+        let mut everybody: BTreeSet<Did> = self.epoch().members().iter().copied().collect();
         if let Some(election) = &self.election {
-            perform(election.accord.tell(everybody), out);
+            let decided = election.accord.decided().map(|proven| &proven.value.outcome);
+            if let Some(Outcome::Election(elected)) = decided {
+                everybody.extend(elected.members.iter().map(|member| member.did));
+            }
+            perform(election.accord.tell(everybody.into_iter().collect()), out);
         }
     }
 
-    fn take_elected(&mut self, kept: &Kept, value: &Value, out: &mut Vec<Output>) {
+    fn take_elected(&mut self, now: Timestamp, kept: &Kept, value: &Value, out: &mut Vec<Output>) {
         let Outcome::Election(elected) = &value.outcome else {
             return;
         };
@@ -334,7 +363,8 @@ impl Node {
         if self.certified.len() > CERTIFIED_MAX {
             self.certified.pop_front();
         }
-        self.election = None;
+        self.go_on_electing(now);
+        self.hurry_if_behind(now);
         self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
         let layout = epoch.layout();

@@ -71,8 +71,7 @@ impl Node {
         if self.jobs.len() >= JOBS_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node has enough to do");
         }
-        let below =
-            self.epoch_of(&m.task).map_or(0, |epoch| epoch.layout().children_of(&self.me).len());
+        let below = self.epoch_of(&m.task).map_or(0, |epoch| self.below(&epoch, &self.me).len());
         let divided = m.task.complexity > RECURSION_ABOVE
             && m.task.depth < DEPTH_MAX
             && below + 1 >= RECURSION_AGENTS_MIN;

@@ -37,7 +37,7 @@ impl Node {
         let to = if self.told_key <= TOLD_AGAIN {
             epoch.members().iter().filter(|did| **did != self.me).copied().collect()
         } else if self.told_key.is_multiple_of(REMINDED_EVERY) {
-            epoch.neighbours(&self.me)
+            self.near()
         } else {
             Vec::new()
         };

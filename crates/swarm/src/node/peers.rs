@@ -25,6 +25,8 @@ pub(crate) struct Peer {
     pub(super) heard: u32,
     pub(super) counted_in: u64,
     pub(super) handshake: Option<Kept>,
+    /// The election after which it was last told another, and when.
+    pub(super) told: Option<(u64, Timestamp)>,
 }
 
 impl Peer {
@@ -36,6 +38,7 @@ impl Peer {
             heard: 0,
             counted_in: 0,
             handshake: None,
+            told: None,
         }
     }
 }
@@ -46,6 +49,7 @@ impl Node {
         now: Timestamp,
         kept: &Kept,
         hello: &Handshake,
+        out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
         self.check_keys(hello)?;
         if !pow::check(&hello.agent_id, &hello.proof_of_work, self.genesis.difficulty) {
@@ -63,25 +67,23 @@ impl Node {
         if !self.peers.contains_key(&hello.agent_id) && self.peers.len() >= PEERS_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many peers");
         }
+        self.make_room(now, &hello.agent_id)?;
         let peer = self.peers.entry(hello.agent_id).or_insert_with(|| Peer::new(now));
         peer.capabilities.clone_from(&hello.capabilities);
         peer.heard_at = peer.heard_at.max(now);
         peer.handshake = Some(kept.clone());
+        self.greet_back(now, hello.agent_id, out);
         Ok(())
     }
 
-    /// Sends a sign of life, and at the first one says who it is.
+    /// Sends a sign of life, and says who this node is to those who may not know.
     pub(super) fn keep_alive(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         if now < self.keepalive_at {
             return;
         }
-        let to = self.epoch().neighbours(&self.me);
-        if !self.greeted {
-            self.greeted = true;
-            self.started = now;
-            let hello = self.handshake();
-            out.push(send(to.clone(), Message::Handshake(hello)));
-        }
+        self.started.get_or_insert(now);
+        let to = self.near();
+        self.greet(now, &to, out);
         self.repeat_key(out);
         self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
         let keepalive = Keepalive {
@@ -120,13 +122,13 @@ impl Node {
         peer.heard = peer.heard.saturating_add(1);
         peer.heard_at = now;
         peer.active_tasks = m.active_tasks;
-        self.catch_up(m, out);
+        self.catch_up(now, m, out);
     }
 
     /// Whoever has missed an election gets its certificate: from its parent, or from those whose
     /// turn it is.
-    fn catch_up(&self, m: &Keepalive, out: &mut Vec<Output>) {
-        let epoch = self.epoch();
+    fn catch_up(&mut self, now: Timestamp, m: &Keepalive, out: &mut Vec<Output>) {
+        let epoch = self.epoch().clone();
         if m.elected >= epoch.number() {
             return;
         }
@@ -138,8 +140,9 @@ impl Node {
         let is_mine = |ahead: usize| {
             members.get((after + turn + ahead) % members.len().max(1)) == Some(&self.me)
         };
-        let parent = epoch.layout().parent_of(&m.agent_id);
-        if parent != Some(self.me) && !is_mine(0) && !is_mine(1) {
+        let parent = self.parent_in(&epoch, &m.agent_id);
+        let is_turn = parent == Some(self.me) || is_mine(0) || is_mine(1);
+        if !self.may_tell(now, m, is_turn) {
             return;
         }
         // Each is certified by the one before: they are learnt one after the other.
@@ -161,7 +164,8 @@ impl Node {
         if peer.counted_in != epoch {
             return Share::ZERO;
         }
-        let since = now.since(self.genesis.epoch_start(epoch).max(self.started)).as_millis();
+        let started = self.started.unwrap_or(now);
+        let since = now.since(self.genesis.epoch_start(epoch).max(started)).as_millis();
         let expected = since / u128::from(self.genesis.timing.keepalive_ms.max(1));
         let share = u128::from(peer.heard) * 1_000_000 / expected.max(1);
         Share::from_e6(u32::try_from(share).unwrap_or(u32::MAX))
@@ -172,7 +176,9 @@ impl Node {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
         let layout = epoch.layout();
-        let fits = layout.parent_of(&m.assigned_agent) == Some(m.parent_id)
+        let elected = layout.parent_of(&m.assigned_agent);
+        let acting = self.parent_in(epoch, &m.assigned_agent);
+        let fits = [elected, acting].contains(&Some(m.parent_id))
             && layout.tier_of(&m.assigned_agent) == Some(m.tier);
         if fits { Ok(()) } else { refuse(ErrorCode::InvalidParams, "that is not its place") }
     }

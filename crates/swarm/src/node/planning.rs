@@ -24,15 +24,18 @@ const LOAD_MAX: u32 = 20;
 /// Boards that may sit for one task: one for each chair that is tried.
 const BOARDS_MAX: usize = 16;
 
-/// Decision 44b: Tier 1 and the Tier-2 agents of the chair's cluster; below, the chair's own.
-fn cluster(epoch: &Epoch, task: &Task, chair: &Did) -> Vec<Did> {
-    let below = epoch.layout().children_of(chair).iter().copied();
-    let above = if task.depth == 0 { epoch.tier1() } else { &[] };
-    let all: BTreeSet<Did> = below.chain(above.iter().copied()).collect();
-    all.into_iter().filter(|did| did != chair).collect()
-}
-
 impl Node {
+    /// Decision 44b: Tier 1 and the Tier-2 agents of the chair's cluster; below, the chair's own.
+    /// Those that others act for are not asked by the ones who do.
+    fn cluster(&self, epoch: &Epoch, task: &Task, chair: &Did) -> Vec<Did> {
+        let mut all = self.below(epoch, chair);
+        if task.depth == 0 {
+            let failed = |did: &&Did| self.leader_of(epoch.number(), did) != *chair;
+            all.extend(epoch.tier1().iter().filter(failed));
+        }
+        all.into_iter().filter(|did| did != chair).collect()
+    }
+
     /// This node chairs: it invites its cluster, and tells the witnesses what is planned.
     pub(super) fn take_the_chair(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
         let Some(state) = self.tasks.get(id) else {
@@ -43,7 +46,7 @@ impl Node {
         };
         let timing = &self.genesis.timing;
         let forming = Forming {
-            invited: cluster(&epoch, &state.task, &self.me),
+            invited: self.cluster(&epoch, &state.task, &self.me),
             answers: BTreeMap::new(),
             until: plus(now, timing.board_ms),
             resend_at: plus(now, timing.resend_ms.min(timing.board_ms / 2)),
@@ -72,7 +75,8 @@ impl Node {
             capacity: u32::try_from(assignment::capacity(invited + 1)).unwrap_or(u32::MAX),
             chair: self.me,
         };
-        let attached = attach(std::slice::from_ref(&state.origin));
+        let mut attached = attach(std::slice::from_ref(&state.origin));
+        attached.extend(attach(&self.credentials(task.epoch)));
         out.push(Output::Send { to, message: Message::Invite(invite), attached });
     }
 
@@ -86,10 +90,14 @@ impl Node {
         let Some(origin) = kept.attached.first().cloned().map(Kept) else {
             return refuse(ErrorCode::TaskNotFound, "no order comes with the invitation");
         };
+        let attached: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
         let may_chair = match &origin.message {
             Message::Inject(inject) => {
+                let number = inject.task.epoch;
+                self.learn_successions(now, number, &attached, out);
                 let epoch = self.epoch_of(&inject.task);
                 epoch.is_none_or(|epoch| epoch.is_tier1(&m.chair))
+                    || self.is_successor(number, &m.chair)
             }
             Message::Assign(assign) => assign.assignee == m.chair,
             _ => false,
@@ -98,13 +106,14 @@ impl Node {
             return refuse(ErrorCode::InvalidSignature, "the signer may not chair this board");
         }
         self.open_task(now, &origin)?;
+        self.admit_successor(&m.task_id, m.chair);
         let Some(state) = self.tasks.get(&m.task_id) else {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
         };
         let Some(epoch) = self.epoch_of(&state.task) else {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
-        if !cluster(&epoch, &state.task, &m.chair).contains(&self.me) {
+        if !self.cluster(&epoch, &state.task, &m.chair).contains(&self.me) {
             return Ok(());
         }
         let (task_id, agent_id) = (m.task_id.clone(), self.me);
@@ -200,10 +209,13 @@ impl Node {
         let rest = seats.saturating_sub(chosen.len());
         chosen.extend(assignment::board(&bodies(false), required, rest));
         let members: BTreeSet<Did> = chosen.into_iter().chain([self.me]).collect();
+        let credentials = self.credentials(state.task.epoch).into_iter();
+        let credentials = credentials.filter(|_| state.is_root());
         let ground: Vec<Kept> = [&state.origin]
             .into_iter()
             .chain(accepted.into_iter().filter(|kept| members.contains(&kept.meta.signer)))
             .cloned()
+            .chain(credentials)
             .collect();
         let members: Vec<Did> = members.into_iter().collect();
         let senate = judge::senate_of(&epoch, &state.task, &members);
@@ -237,6 +249,8 @@ impl Node {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
         }
         self.open_task(now, origin)?;
+        self.learn_successions(now, task.epoch, &ground, out);
+        self.admit_successor(&m.task_id, m.chair_id);
         let Some(epoch) = self.epoch_of(task) else {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
@@ -289,7 +303,7 @@ impl Node {
             return Vec::new();
         };
         let witnesses = &state.plan.setting().witnesses;
-        let asked = cluster(&epoch, &state.task, &self.me);
+        let asked = self.cluster(&epoch, &state.task, &self.me);
         let all: BTreeSet<Did> = asked.into_iter().chain(board.voters.iter().copied()).collect();
         all.into_iter().filter(|did| witnesses.binary_search(did).is_err()).collect()
     }

@@ -1,17 +1,21 @@
 //! When a leader falls silent, its branch gets another one, and only one (ASIP 13, decision 48).
+//!
+//! Until the next election the successor acts in the failed leader's place: it takes tasks, chairs
+//! boards with the branch, and gives the branch its places anew. Whoever it turns to gets the proof
+//! along. That the old leader comes back changes nothing.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
-use skep_wire::swarm::{ErrorCode, Message, Outcome, Subject, Succession, Value};
+use skep_wire::swarm::{AssignTier, ErrorCode, Message, Outcome, Subject, Succession, Value};
 
 use super::{Event, Node, Output, Refusal, perform, plus, refuse, send};
 use crate::{
-    accord::{Accord, Setting, Verdict},
+    accord::{Accord, Proven, Setting, Verdict},
     epoch::Epoch,
-    judge,
-    kept::Kept,
+    kept::{Kept, attach},
+    succession::{branch_of, is_possible, proven_by, value_of, witnesses_of},
 };
 
 /// Successions that a node takes part in at a time.
@@ -25,6 +29,8 @@ pub(crate) struct Running {
     accord: Accord,
     /// The leader was heard again: nothing goes on unless others insist.
     rests: bool,
+    /// The successor's own word, once there is one.
+    word: Option<Kept>,
 }
 
 impl Running {
@@ -35,21 +41,87 @@ impl Running {
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
+
+    fn decided(&self) -> Option<(&Succession, &Proven)> {
+        let proven = self.accord.decided()?;
+        match &proven.value.outcome {
+            Outcome::Succession(succession) => Some((succession, proven)),
+            _ => None,
+        }
+    }
 }
 
 impl Node {
     /// Who leads a branch after all successions that are known here.
     pub fn leader_of(&self, epoch: u64, leader: &Did) -> Did {
-        let decided = self.successions.iter().find_map(|running| {
-            let value = &running.accord.decided()?.value;
-            match &value.outcome {
-                Outcome::Succession(s) if running.epoch == epoch && running.leader == *leader => {
-                    Some(s.new_leader)
-                }
-                _ => None,
-            }
-        });
-        decided.unwrap_or(*leader)
+        let of_branch = |running: &&Running| running.epoch == epoch && running.leader == *leader;
+        let decided = self.successions.iter().find(of_branch).and_then(Running::decided);
+        decided.map_or(*leader, |(succession, _)| succession.new_leader)
+    }
+
+    /// Those who act as Tier 1 now, as far as is known here.
+    pub fn leaders(&self) -> Vec<Did> {
+        let epoch = self.epoch();
+        let leader = |did: &Did| self.leader_of(epoch.number(), did);
+        epoch.tier1().iter().map(leader).collect()
+    }
+
+    /// The leaders in whose place somebody acts.
+    fn replaced_by(&self, epoch: u64, did: &Did) -> impl Iterator<Item = &Succession> {
+        let did = *did;
+        let of_epoch = self.successions.iter().filter(move |running| running.epoch == epoch);
+        let decided = of_epoch.filter_map(Running::decided).map(|(succession, _)| succession);
+        decided.filter(move |succession| succession.new_leader == did)
+    }
+
+    pub(super) fn is_successor(&self, epoch: u64, did: &Did) -> bool {
+        self.replaced_by(epoch, did).next().is_some()
+    }
+
+    /// All below an agent: its own, and the branches that it has taken over.
+    pub(super) fn below(&self, epoch: &Epoch, did: &Did) -> BTreeSet<Did> {
+        let own = epoch.layout().children_of(did).iter().copied();
+        let taken = self.replaced_by(epoch.number(), did);
+        let mut all: BTreeSet<Did> =
+            own.chain(taken.flat_map(|taken| taken.branch_agents.iter().copied())).collect();
+        all.remove(did);
+        all
+    }
+
+    /// Tier 1, and those who act for the ones that failed.
+    pub(super) fn council_of(&self, epoch: &Epoch) -> BTreeSet<Did> {
+        let leader = |did: &Did| self.leader_of(epoch.number(), did);
+        epoch.tier1().iter().map(leader).collect()
+    }
+
+    /// Who a node's leader is now.
+    pub(super) fn parent_in(&self, epoch: &Epoch, did: &Did) -> Option<Did> {
+        let parent = epoch.layout().parent_of(did)?;
+        Some(self.leader_of(epoch.number(), &parent))
+    }
+
+    /// Whom a leader hears from and tells because of successions: who takes over gets to know the
+    /// other leaders, and they it.
+    pub(super) fn near_by_succession(&self) -> BTreeSet<Did> {
+        let epoch = self.epoch();
+        if self.is_successor(epoch.number(), &self.me) {
+            return self.council_of(epoch).into_iter().chain(self.below(epoch, &self.me)).collect();
+        }
+        match epoch.is_tier1(&self.me) {
+            true => self.council_of(epoch),
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// What this node shows whoever does not know that it acts in another's place.
+    pub(super) fn credentials(&self, epoch: u64) -> Vec<Kept> {
+        let own = |running: &&Running| {
+            let decided = running.decided();
+            running.epoch == epoch && decided.is_some_and(|(s, _)| s.new_leader == self.me)
+        };
+        let all = self.successions.iter().filter(own);
+        let shown = all.filter_map(|running| Some((running.word.clone()?, running.decided()?.1)));
+        shown.flat_map(|(word, proven)| [vec![word], proven.signatures.clone()].concat()).collect()
     }
 
     fn hears(&self, now: Timestamp, did: &Did) -> bool {
@@ -62,7 +134,7 @@ impl Node {
         let epoch = self.epoch().clone();
         if let Some(parent) = epoch.layout().parent_of(&self.me)
             && epoch.is_tier1(&parent)
-            && now >= plus(self.started, self.genesis.timing.silence_ms)
+            && self.started.is_some_and(|at| now >= plus(at, self.genesis.timing.silence_ms))
             && !self.hears(now, &parent)
         {
             self.open_succession(now, &epoch, parent);
@@ -70,9 +142,13 @@ impl Node {
         for index in 0..self.successions.len() {
             let running = &self.successions[index];
             let heard = self.hears(now, &running.leader);
-            let running = &mut self.successions[index];
-            running.rests = heard;
+            let is_back = heard && !running.rests;
+            self.successions[index].rests = heard;
+            if is_back {
+                self.tell_who_is_back(index, out);
+            }
             if !heard {
+                let running = &mut self.successions[index];
                 let acts = running.accord.tick(now);
                 let (wanted, _) = perform(acts, out);
                 let is_first = running.accord.view() == 0 && running.accord.leads();
@@ -83,25 +159,30 @@ impl Node {
         }
     }
 
+    /// A leader that was away may not know that another one acts for it.
+    fn tell_who_is_back(&self, index: usize, out: &mut Vec<Output>) {
+        let running = &self.successions[index];
+        if running.decided().is_some_and(|(succession, _)| succession.new_leader == self.me) {
+            perform(running.accord.tell(vec![running.leader]), out);
+        }
+    }
+
     fn open_succession(&mut self, now: Timestamp, epoch: &Epoch, leader: Did) -> Option<usize> {
         let number = epoch.number();
         let known = |running: &Running| running.epoch == number && running.leader == leader;
         if let Some(index) = self.successions.iter().position(known) {
             return Some(index);
         }
-        let branch = branch_of(epoch, &leader);
-        if branch.is_empty() || self.successions.len() >= RUNNING_MAX {
+        let mut leaders = branch_of(epoch, &leader);
+        if leaders.is_empty() || self.successions.len() >= RUNNING_MAX {
             return None;
         }
-        let subject = Subject::Succession { epoch: number, leader };
-        let concerned: Vec<Did> = branch.iter().chain(epoch.tier1()).copied().collect();
-        let mut leaders = branch.clone();
         let weight = |did: &Did| epoch.member(did).map(|member| member.weight);
         leaders.sort_by(|a, b| weight(b).cmp(&weight(a)).then(a.cmp(b)));
         let timing = &self.genesis.timing;
         let setting = Setting {
-            witnesses: epoch.witnesses(&subject, &concerned),
-            subject,
+            witnesses: witnesses_of(epoch, &leader),
+            subject: Subject::Succession { epoch: number, leader },
             leaders,
             anyone_first: false,
             slow_ms: timing.view_ms,
@@ -110,7 +191,8 @@ impl Node {
             resend_ms: timing.resend_ms,
         };
         let accord = Accord::new(self.me, setting, Vec::new(), now);
-        self.successions.push(Running { epoch: number, leader, accord, rests: false });
+        let (rests, word) = (false, None);
+        self.successions.push(Running { epoch: number, leader, accord, rests, word });
         Some(self.successions.len() - 1)
     }
 
@@ -125,7 +207,7 @@ impl Node {
             epoch,
             branch_agents: branch_of(known, &leader),
         };
-        let value = judge::value(Outcome::Succession(succession), &[]);
+        let value = value_of(&succession);
         let acts = self.successions[index].accord.offer(value, Vec::new());
         perform(acts, out);
     }
@@ -147,15 +229,12 @@ impl Node {
         let Some(index) = self.open_succession(now, &known, leader) else {
             return;
         };
-        let branch = branch_of(&known, &leader);
         let heard = self.hears(now, &leader);
         let proposer = kept.meta.signer;
         let judge = |value: &Value, _: &[Kept]| match &value.outcome {
             Outcome::Succession(s)
                 if s.failed_leader == leader
-                    && s.epoch == epoch
-                    && s.branch_agents == branch
-                    && branch.contains(&s.new_leader)
+                    && is_possible(&known, s)
                     && s.new_leader == proposer
                     && value.record.is_empty() =>
             {
@@ -178,10 +257,7 @@ impl Node {
     }
 
     fn succeed(&mut self, index: usize, out: &mut Vec<Output>) {
-        let running = &self.successions[index];
-        let Some(Outcome::Succession(succession)) =
-            running.accord.decided().map(|proven| &proven.value.outcome)
-        else {
+        let Some((succession, proven)) = self.successions[index].decided() else {
             return;
         };
         out.push(Output::Event(Event::Succession {
@@ -189,24 +265,81 @@ impl Node {
             leader: succession.failed_leader,
             successor: succession.new_leader,
         }));
-        if succession.new_leader == self.me {
-            let others = succession.branch_agents.iter().copied().filter(|did| *did != self.me);
-            let message = Message::Succession(succession.clone());
-            out.push(send(others.collect(), message));
+        let Some(epoch) = self.epochs.get(&succession.epoch) else {
+            return;
+        };
+        if succession.new_leader != self.me {
+            return;
+        }
+        // It goes to this node, too, which shows it to others later.
+        let branch = succession.branch_agents.iter();
+        let to: BTreeSet<Did> = branch.chain(epoch.tier1()).copied().collect();
+        let message = Message::Succession(succession.clone());
+        let attached = attach(&proven.signatures);
+        out.push(Output::Send { to: to.into_iter().collect(), message, attached });
+        for child in succession.branch_agents.iter().filter(|did| **did != self.me) {
+            if let Some(tier) = epoch.layout().tier_of(child) {
+                let place = AssignTier {
+                    assigned_agent: *child,
+                    tier,
+                    parent_id: self.me,
+                    epoch: succession.epoch,
+                    branch_size: epoch.layout().branch_size(child),
+                };
+                out.push(send(vec![*child], Message::AssignTier(place)));
+            }
         }
     }
 
-    /// The certificate decides; this message only says so.
-    pub(super) fn take_succession(&self, kept: &Kept, m: &Succession) -> Result<(), Refusal> {
-        if kept.meta.signer != m.new_leader && !m.branch_agents.contains(&kept.meta.signer) {
-            return refuse(ErrorCode::InvalidSignature, "the signer is not of this branch");
+    /// The successor's word, with the signatures that make it true.
+    pub(super) fn take_succession(
+        &mut self,
+        now: Timestamp,
+        kept: &Kept,
+        m: &Succession,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        if kept.meta.signer != m.new_leader {
+            return refuse(ErrorCode::InvalidSignature, "only the successor says so");
+        }
+        let mut messages: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+        messages.push(kept.clone());
+        self.learn_successions(now, m.epoch, &messages, out);
+        if self.leader_of(m.epoch, &m.failed_leader) != m.new_leader {
+            return refuse(ErrorCode::InvalidSignature, "too few of its witnesses have signed it");
+        }
+        let it =
+            |running: &&mut Running| running.epoch == m.epoch && running.leader == m.failed_leader;
+        if let Some(running) = self.successions.iter_mut().find(it) {
+            let bare = || Kept(std::sync::Arc::new(kept.without_attachments()));
+            running.word.get_or_insert_with(bare);
         }
         Ok(())
     }
-}
 
-/// Those directly below a leader, in the order of their DIDs.
-fn branch_of(epoch: &Epoch, leader: &Did) -> Vec<Did> {
-    let branch: BTreeSet<Did> = epoch.layout().children_of(leader).iter().copied().collect();
-    branch.into_iter().collect()
+    /// Takes the successions that come with a message.
+    pub(super) fn learn_successions(
+        &mut self,
+        now: Timestamp,
+        epoch: u64,
+        messages: &[Kept],
+        out: &mut Vec<Output>,
+    ) {
+        let is_news = |kept: &Kept| match &kept.message {
+            Message::Succession(m) => self.leader_of(epoch, &m.failed_leader) == m.failed_leader,
+            _ => false,
+        };
+        let Some(known) = self.epochs.get(&epoch).filter(|_| messages.iter().any(is_news)).cloned()
+        else {
+            return;
+        };
+        for (succession, proven) in proven_by(&known, messages) {
+            if let Some(index) = self.open_succession(now, &known, succession.failed_leader) {
+                let acts = self.successions[index].accord.adopt(proven);
+                if perform(acts, out).1 {
+                    self.succeed(index, out);
+                }
+            }
+        }
+    }
 }

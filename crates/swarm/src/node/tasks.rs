@@ -103,13 +103,19 @@ impl Node {
                 return Ok(());
             }
         } else {
-            if !self.epoch().is_tier1(&self.me) {
+            let leads = self.leaders().contains(&self.me);
+            if !leads && self.epoch().is_tier1(&self.me) {
+                let reason = "another acts for this agent until the next election";
+                return refuse(ErrorCode::InvalidRequest, reason);
+            }
+            if !leads {
                 return refuse(ErrorCode::InvalidRequest, "tasks go to a Tier-1 agent");
             }
             if inject.task.deadline <= now {
                 return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
             }
             self.open_task(now, kept)?;
+            self.admit_successor(&id, self.me);
             out.push(Output::Event(Event::Injected { task_id: id.clone() }));
         }
         let waits = self.tasks.get(&id).is_some_and(|known| {
@@ -119,6 +125,16 @@ impl Node {
             self.take_the_chair(now, &id, out);
         }
         Ok(())
+    }
+
+    /// Who acts for a leader of the task's epoch may be the first to propose.
+    pub(super) fn admit_successor(&mut self, id: &str, did: Did) {
+        let epoch = self.tasks.get(id).map(|state| state.task.epoch);
+        if epoch.is_some_and(|epoch| self.is_successor(epoch, &did))
+            && let Some(state) = self.tasks.get_mut(id)
+        {
+            state.plan.admit(did);
+        }
     }
 
     /// Nobody fills this node's memory with orders: from outside few, from coordinators some more.
@@ -343,6 +359,9 @@ impl Node {
         let Some(epoch) = self.tasks.get(id).and_then(|state| self.epoch_of(&state.task)) else {
             return;
         };
+        let attached: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+        self.learn_successions(now, epoch.number(), &attached, out);
+        self.admit_successor(id, kept.meta.signer);
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
@@ -437,7 +456,8 @@ impl Node {
         }
         state.ended = Some(ended.clone());
         let leads = |accord: &Accord| accord.setting().leaders.contains(&self.me);
-        let leads = state.result.as_ref().map_or_else(|| leads(&state.plan), leads);
+        let leads = state.result.as_ref().map_or_else(|| leads(&state.plan), leads)
+            || state.table.boards.contains_key(&self.me);
         let is_root = state.is_root();
         self.over.push_back(id.to_owned());
         if is_root {

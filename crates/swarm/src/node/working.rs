@@ -210,9 +210,10 @@ impl Node {
         let Some(epoch) = self.epoch_of(task) else {
             return Vec::new();
         };
-        let below = epoch.layout().children_of(&self.me).iter().copied();
-        let above = if task.depth == 0 { epoch.tier1() } else { &[] };
-        let others: BTreeSet<Did> = below.chain(above.iter().copied()).collect();
+        let mut others = self.below(&epoch, &self.me);
+        if task.depth == 0 {
+            others.extend(self.council_of(&epoch));
+        }
         let silence = self.genesis.timing.silence_ms;
         let is_there =
             |did: &Did| self.peers.get(did).is_some_and(|peer| now < plus(peer.heard_at, silence));

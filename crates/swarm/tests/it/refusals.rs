@@ -3,8 +3,9 @@
 use skep_base::Hash32;
 use skep_swarm::{aggregate, pow};
 use skep_wire::swarm::{
-    Artifact, Candidacy, Commit, Dissolve, ErrorCode, Evidence, Handshake, Keepalive, Location,
-    Message, Meta, PROTOCOL_VERSION, PlanVote, Resources, Reveal, Share, Signed, SubmitResult,
+    Artifact, Candidacy, Commit, Decline, Dissolve, ErrorCode, Evidence, Handshake, Keepalive,
+    Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Resources, Reveal, Share, Signed,
+    SubmitResult,
 };
 
 use super::room::{Room, SWARM, plan, score, secret};
@@ -31,13 +32,17 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
     assert_eq!(room.refused(&me, lazy), Some(ErrorCode::InvalidPow));
     let other = room.seal(&stranger, hello(8, "/openswarm/2.0.0"));
     assert_eq!(room.refused(&me, other), Some(ErrorCode::InvalidRequest));
-    let good = room.seal(&stranger, hello(8, "/openswarm/1.3.0"));
-    assert_eq!(room.refused(&me, good), None);
-
     let alive =
         Keepalive { agent_id: did, epoch: 1, timestamp: room.now, elected: 1, active_tasks: 0 };
     let not_yet = room.seal(&stranger, Message::Keepalive(alive.clone()));
-    assert_eq!(room.refused(&me, not_yet), Some(ErrorCode::InvalidSignature));
+    assert_eq!(room.refused(&me, not_yet.clone()), Some(ErrorCode::InvalidSignature));
+    let good = room.seal(&stranger, hello(8, "/openswarm/1.3.0"));
+    assert_eq!(room.refused(&me, good), None);
+    // Now it may say that it is there, and nothing else.
+    assert_eq!(room.refused(&me, not_yet), None);
+    let seat = Decline { task_id: "t".to_owned(), agent_id: did };
+    let seat = room.seal(&stranger, Message::Decline(seat));
+    assert_eq!(room.refused(&me, seat), Some(ErrorCode::InvalidSignature));
     let member = secret(1);
     let alive = Keepalive { agent_id: member.public().did(), ..alive };
     for (epoch, code) in [(0, None), (1, None), (2, None), (3, Some(ErrorCode::EpochMismatch))] {

@@ -1,15 +1,20 @@
 //! Whole tasks and elections among honest nodes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use skep_base::Did;
-use skep_swarm::{node::Event, transcript::Transcript};
+use skep_swarm::{
+    judge,
+    kept::Kept,
+    node::{Event, Node},
+    transcript::Transcript,
+};
 use skep_wire::swarm::{
-    Dissolve, End, Ended, ErrorCode, Keepalive, Message, Outcome, Share, Step, Subject,
-    Verification, Word,
+    Certificate, Dissolve, End, Ended, ErrorCode, Invite, Keepalive, Message, Outcome, Ready,
+    Share, Signed, Step, Subject, Succession, Verification, Word,
 };
 
-use super::room::{Room, link, secret};
+use super::room::{Room, link, profile, secret};
 
 fn ends(room: &Room, task: &str) -> Vec<(Did, Ended)> {
     let of_task = |(did, event): &(Did, Event)| match event {
@@ -214,6 +219,165 @@ fn a_member_changes_its_key_in_the_midst_of_a_task() {
     assert_eq!(room.refused(&chair, forked), Some(ErrorCode::InvalidSignature));
     let alive = room.seal_as(member, &new, Message::Keepalive(alive), Vec::new());
     assert_eq!(room.refused(&chair, alive), None);
+}
+
+/// The successor takes a task in the failed leader's place, and an auditor sees why it may.
+#[test]
+fn who_follows_a_leader_takes_its_tasks_until_the_next_election() {
+    let mut room = Room::new(12);
+    let epoch = room.any().epoch().clone();
+    let leader = *epoch.tier1().iter().find(|d| !epoch.layout().children_of(d).is_empty()).unwrap();
+    let branch = epoch.layout().children_of(&leader).to_vec();
+    let client = secret(100);
+    let early = room.seal(&client, room.inject(&client, room.task("early")));
+    assert_eq!(room.refused(&branch[0], early), Some(ErrorCode::InvalidRequest));
+
+    let away = room.nodes.remove(&leader).unwrap();
+    room.run(120);
+    let successor = room.any().leader_of(1, &leader);
+    assert!(branch.contains(&successor));
+    for did in branch.iter().filter(|did| **did != successor) {
+        let told = room.sent.iter().any(|sent| {
+            matches!(&sent.message, Message::AssignTier(m)
+                if m.parent_id == successor && m.assigned_agent == *did)
+        });
+        assert!(told, "the branch hears whom it is under");
+    }
+
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    room.deliver(&successor, message);
+    room.run(10);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let board = room.sent.iter().find_map(|sent| match &sent.message {
+        Message::Ready(ready) if ready.task_id == "t" => Some(ready.clone()),
+        _ => None,
+    });
+    let board = board.unwrap();
+    assert_eq!(board.chair_id, successor);
+    for did in branch.iter().filter(|did| **did != successor) {
+        let accepts = |m: &Message| matches!(m, Message::Accept(a) if a.task_id == "t");
+        let answers = room.sent.iter().filter(|sent| accepts(&sent.message));
+        assert!(answers.into_iter().any(|sent| sent.meta.signer == *did), "the branch is asked");
+    }
+
+    // The leader comes back: the certificate stands.
+    room.nodes.insert(leader, away);
+    room.run(60);
+    assert_eq!(room.nodes[&leader].leader_of(1, &leader), successor);
+    let late = room.seal(&client, room.inject(&client, room.task("late")));
+    assert_eq!(room.refused(&leader, late.clone()), Some(ErrorCode::InvalidRequest));
+    assert_eq!(room.refused(&successor, late), None);
+    // And falls with the election.
+    room.run(3_600);
+    assert_eq!(room.any().epoch().number(), 2);
+    let again = room.seal(&client, room.inject(&client, room.task("again")));
+    let expected = (!room.tier1().contains(&successor)).then_some(ErrorCode::InvalidRequest);
+    assert_eq!(room.refused(&successor, again), expected);
+
+    let keys = room.known_keys();
+    let written = Transcript::write(&room.genesis, &keys, &room.sent);
+    let read = |json: &serde_json::Value| Transcript::read(&serde_json::to_vec(json).unwrap());
+    let report = read(&written).unwrap().verify();
+    assert_eq!((report.successions, report.differences), (1, Vec::new()));
+
+    // Without the signatures under the succession the chair is nobody.
+    let mut bare = written.clone();
+    for message in bare["messages"].as_array_mut().unwrap() {
+        let is_plan = message["params"]["subject"]["about"] == "plan";
+        if let Some(attached) = message.get_mut("attached").and_then(|a| a.as_array_mut()) {
+            attached.retain(|m| !is_plan || m["params"]["subject"]["about"] != "succession");
+        }
+    }
+    let differences = read(&bare).unwrap().verify().differences;
+    assert!(!differences.is_empty());
+}
+
+/// Nobody chairs on its own word: neither without the certificate nor with too few signatures.
+#[test]
+fn a_chair_that_nobody_made_one_is_refused() {
+    let mut room = Room::new(12);
+    let epoch = room.any().epoch().clone();
+    let leader = *epoch.tier1().iter().find(|d| !epoch.layout().children_of(d).is_empty()).unwrap();
+    let usurper = epoch.layout().children_of(&leader)[0];
+    let key = room.keys[&usurper].clone();
+    let mut branch_agents = epoch.layout().children_of(&leader).to_vec();
+    branch_agents.sort();
+    let word = Succession { failed_leader: leader, new_leader: usurper, epoch: 1, branch_agents };
+    let hash = skep_swarm::succession::value_of(&word).hash();
+    let sign = |room: &Room, key: &skep_base::ed25519::SecretKey| {
+        let subject = Subject::Succession { epoch: 1, leader };
+        let word = Word::Sign { step: Step::Commit, hash };
+        room.seal(key, Message::Certificate(Certificate { subject, view: 0, word }))
+    };
+    // Eight of twelve are one too few.
+    let few: Vec<_> = room.keys.values().take(8).map(|key| sign(&room, key)).collect();
+    let to = *epoch.tier1().iter().find(|did| **did != leader).unwrap();
+    let said = room.seal_with(&key, Message::Succession(word.clone()), few.clone());
+    assert_eq!(room.refused(&to, said), Some(ErrorCode::InvalidSignature));
+
+    let client = secret(100);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    let mut shown = vec![order, room.seal(&key, Message::Succession(word))];
+    shown.extend(few);
+    let invite = Invite {
+        task_id: "t".to_owned(),
+        task_digest: String::new(),
+        complexity_estimate: Share::ZERO,
+        depth: 0,
+        required_capabilities: Vec::new(),
+        capacity: 3,
+        chair: usurper,
+    };
+    let invite = room.seal_with(&key, Message::Invite(invite), shown.clone());
+    assert_eq!(room.refused(&to, invite), Some(ErrorCode::InvalidSignature));
+    let ready = Ready {
+        task_id: "t".to_owned(),
+        chair_id: usurper,
+        adversarial_critic: None,
+        senate: Vec::new(),
+        task: None,
+        members: vec![usurper],
+    };
+    let ready = room.seal_with(&key, Message::Ready(ready), shown.clone());
+    assert_eq!(room.refused(&to, ready.clone()), Some(ErrorCode::InvalidParams));
+    let fault = |shown: &[Arc<Signed>]| {
+        let record: Vec<Kept> = shown.iter().chain([&ready]).cloned().map(Kept).collect();
+        judge::deliberation(&epoch, &record).err()
+    };
+    assert_eq!(fault(&shown), Some(judge::Fault::WrongChair(usurper)));
+    // One more signature, and it may chair; another's draws are not its own.
+    shown.push(sign(&room, room.keys.values().nth(8).unwrap()));
+    assert_eq!(fault(&shown), Some(judge::Fault::WrongDraw));
+}
+
+/// A stranger knows the genesis document and one member.
+#[test]
+fn a_stranger_is_told_of_the_elections_and_elected() {
+    let mut room = Room::new(4);
+    room.run(3_700);
+    let (stranger, contact) = (secret(50), room.tier1()[0]);
+    let did = stranger.public().did();
+    let node = Node::newcomer(room.genesis.clone(), profile(&stranger), &[contact]);
+    room.keys.insert(did, stranger);
+    room.nodes.insert(did, node);
+    room.run(60);
+    // It was not there, and has the proof.
+    assert_eq!(room.nodes[&did].epoch().number(), 2);
+    assert!(!room.nodes[&did].is_member());
+    room.run(3_600);
+    for node in room.nodes.values() {
+        assert_eq!(node.epoch().number(), 3);
+        assert!(node.epoch().contains(&did));
+    }
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let keys = room.known_keys();
+    let text = serde_json::to_vec(&Transcript::write(&room.genesis, &keys, &room.sent));
+    let report = Transcript::read(&text.unwrap()).unwrap().verify();
+    assert_eq!((report.elections, report.differences), (vec![2, 3], Vec::new()));
 }
 
 /// An auditor sees each thing that was changed, and where.

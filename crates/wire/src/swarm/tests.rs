@@ -1,9 +1,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use skep_base::{
-    AgentId, Did, Hash32, Timestamp, ed25519::SecretKey, hash::sha256, json as canonical,
-};
+use skep_base::{AgentId, Did, Timestamp, ed25519::SecretKey, hash::sha256, json as canonical};
 
 use super::{examples::NOW, *};
 use crate::identity::{Rotation, Statement};
