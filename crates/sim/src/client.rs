@@ -8,8 +8,8 @@ use skep_swarm::{
     epoch::Epoch,
 };
 use skep_wire::swarm::{
-    Certificate, Chosen, Dissolve, Ended, Inject, Message, Outcome, Share, Signed, Step, Subject,
-    Task, TaskStatus, Verification, Word,
+    Certificate, Chosen, Dissolve, Ended, Inject, Message, Outcome, Response, Share, Signed, Step,
+    Subject, Task, TaskStatus, Verification, Word,
 };
 
 use crate::seal::Key;
@@ -53,6 +53,8 @@ pub struct Client {
     pub inject: Option<Arc<Signed>>,
     /// The plan that it approves of or not, once it knows one.
     verdict: Option<Message>,
+    /// How often it was sent on since its last turn.
+    pub refusals: usize,
     asked: usize,
     /// The members when it came: those answer for its task.
     pub members: Option<Arc<Epoch>>,
@@ -101,6 +103,7 @@ impl Client {
             cancelled: false,
             inject: None,
             verdict: None,
+            refusals: 0,
             asked: first,
             members: None,
         }
@@ -109,7 +112,8 @@ impl Client {
     /// The order, for those who lead in an epoch.
     pub fn injection(&self, epoch: u64) -> Message {
         let (task, pub_key) = (Task { epoch, ..self.task.clone() }, Some(self.key.public));
-        Message::Inject(Inject { task, originator: self.key.did, pub_key })
+        let key_chain = Vec::new();
+        Message::Inject(Inject { task, originator: self.key.did, pub_key, key_chain })
     }
 
     pub fn cancellation(&self) -> Message {
@@ -121,6 +125,16 @@ impl Client {
     pub fn next_member(&mut self, tier1: &[Did]) -> Option<Did> {
         self.asked = self.asked.wrapping_add(1);
         tier1.get(self.asked.checked_rem(tier1.len())?).copied()
+    }
+
+    /// Whether it asks the next member at once, since this one does not take the task. Once for
+    /// each member and turn: nobody keeps it running in circles.
+    pub fn is_sent_on(&mut self, response: &Response, members: usize) -> bool {
+        let is_ours = self.inject.as_ref().is_some_and(|inject| inject.id == response.id);
+        let is_taken = matches!(&response.outcome, Ok(reply) if reply.accepted());
+        let goes_on = is_ours && !is_taken && self.known.is_none() && self.refusals + 1 < members;
+        self.refusals += usize::from(goes_on);
+        goes_on
     }
 
     /// What it repeats while the task goes on, beside the injection.

@@ -432,7 +432,7 @@ impl Liar {
             complexity: Share::ZERO,
             needs_approval: false,
         };
-        let order = Inject { task, originator: self.me, pub_key: None };
+        let order = Inject { task, originator: self.me, pub_key: None, key_chain: Vec::new() };
         Draft::Order {
             to,
             order: Box::new(Message::Inject(order)),

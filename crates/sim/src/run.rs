@@ -402,6 +402,7 @@ fn profile(key: &Key, issuer: &Key, epochs: u64, rng: &mut Rng) -> Profile {
     }
     Profile {
         key: key.public,
+        key_chain: Vec::new(),
         capabilities: skills(rng),
         resources: Resources { cpu_cores: 8, ram_gb: 16, gpu_vram_gb: None, disk_gb: 100 },
         // Nobody is told where it is: nodes measure it.

@@ -10,7 +10,7 @@ use skep_base::{
     ed25519::{PublicKey, SecretKey, Signature},
     hash::sha256_parts,
 };
-use skep_wire::swarm::{Check, KnownKeys, OpenError, Sign, Signed};
+use skep_wire::swarm::{Check, Claim, KnownKeys, OpenError, Sign, Signed};
 
 #[cfg(test)]
 mod tests;
@@ -101,20 +101,23 @@ impl Registry {
 
     /// Whether a node may be handed this message: what `Signed::open` asks of a text.
     pub fn admit(&mut self, message: &Signed) -> Result<(), OpenError> {
+        self.admit_as(message, false)
+    }
+
+    fn admit_as(&mut self, message: &Signed, is_attached: bool) -> Result<(), OpenError> {
         let name = (message.hash(), *message.signature());
         if !self.good.contains(&name) {
             if message.message.named_signer().is_some_and(|named| *named != message.meta.signer) {
                 return Err(OpenError::WrongSigner(message.meta.signer));
             }
-            let own_key = message.message.own_key();
-            self.check(&message.meta.signer, own_key, message.payload(), message.signature())?;
+            self.check(&message.claim(is_attached))?;
             if may_be_attached(message) {
                 self.good.insert(name);
             }
         }
         message.attached.iter().try_for_each(|inner| {
             if inner.attached.is_empty() {
-                self.admit(inner)
+                self.admit_as(inner, true)
             } else {
                 Err(OpenError::Envelope("attached is a flat list of messages"))
             }
@@ -128,18 +131,13 @@ fn may_be_attached(message: &Signed) -> bool {
 }
 
 impl Check for Registry {
-    fn check(
-        &self,
-        signer: &Did,
-        own_key: Option<&PublicKey>,
-        bytes: &[u8],
-        signature: &Signature,
-    ) -> Result<(), OpenError> {
+    fn check(&self, claim: &Claim<'_>) -> Result<(), OpenError> {
         match self.kind {
-            Signatures::Real => self.known.check(signer, own_key, bytes, signature),
+            Signatures::Real => self.known.check(claim),
             Signatures::Fast => {
+                let signer = claim.signer;
                 let secret = self.secrets.get(signer).ok_or(OpenError::UnknownSigner(*signer))?;
-                let fits = fast(secret, bytes) == *signature;
+                let fits = fast(secret, claim.bytes) == *claim.signature;
                 if fits { Ok(()) } else { Err(OpenError::BadSignature) }
             }
         }

@@ -14,7 +14,7 @@ use skep_swarm::{
     genesis::Genesis,
     node::{Answer, Ask, Event, Input, Node, Output},
 };
-use skep_wire::swarm::{Message, Meta, Signed};
+use skep_wire::swarm::{Message, Meta, Response, Signed};
 
 use crate::{
     agent::Agent,
@@ -31,6 +31,7 @@ use crate::{
     traffic::{Counts, Load, Traffic},
 };
 
+mod answers;
 mod errands;
 
 /// What a node says to itself in one turn; more means that it would never stop.
@@ -74,6 +75,7 @@ impl Entry {
 
 enum What {
     Deliver { to: u32, genuine: bool, message: Arc<Signed> },
+    Response { to: u32, response: Box<Response> },
     Wake { node: u32 },
     Answer { node: u32, answer: Box<Answer> },
     Crash { node: u32 },
@@ -233,6 +235,7 @@ impl World {
         self.now_ms = self.now_ms.max(entry.at_ms);
         match entry.what {
             What::Deliver { to, genuine, message } => self.deliver(to as usize, genuine, message),
+            What::Response { to, response } => self.deliver_answer(to as usize, &response),
             What::Wake { node } => self.wake(node as usize, entry.at_ms),
             What::Answer { node, answer } => {
                 if self.parts.slots[node as usize].node.is_some() {
@@ -413,6 +416,7 @@ impl World {
             }
             Output::Ask(ask) => self.ask(node, now, &ask),
             Output::Event(event) => self.observe(node, event),
+            Output::Answer { to, response } => self.send_answer(node, &to, response),
             Output::Refused { .. } => self.counts.refused += 1,
         }
     }

@@ -18,6 +18,7 @@ macro_rules! line {
     }};
 }
 
+mod asip;
 mod shp;
 mod swarmscore;
 mod vcap;
@@ -33,7 +34,8 @@ use serde::Serialize;
 #[command(after_help = "Examples:
   skep conformance vcap --json
   skep conformance shp
-  skep conformance swarmscore")]
+  skep conformance swarmscore
+  skep conformance asip")]
 pub struct ConformanceArgs {
     #[command(subcommand)]
     command: Spec,
@@ -47,6 +49,8 @@ enum Spec {
     Shp,
     /// SwarmScore v1.0 with ATEP: the four levels of 14.2
     Swarmscore,
+    /// ASIP (/openswarm/1.0.0), message by message, since it has no checklist of its own
+    Asip,
 }
 
 /// One line of a report.
@@ -89,6 +93,7 @@ impl ConformanceArgs {
             Spec::Vcap => vcap::report().await?,
             Spec::Shp => shp::report().await?,
             Spec::Swarmscore => swarmscore::report().await?,
+            Spec::Asip => asip::report().await?,
         };
         if json {
             writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -106,7 +111,7 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{}\n", report.spec)?;
     for line in &report.lines {
         let mark = if line.passed { "ok  " } else { "FAIL" };
-        writeln!(out, "{mark} {:<8} {:<9} {}", line.level, line.clause, line.requirement)?;
+        writeln!(out, "{mark} {:<9} {:<9} {}", line.level, line.clause, line.requirement)?;
         writeln!(out, "     {}: {}", line.check, line.seen)?;
     }
     writeln!(out)?;

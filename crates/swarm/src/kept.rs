@@ -4,11 +4,7 @@ use std::{ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
-use skep_base::{
-    Did,
-    ed25519::{PublicKey, Signature},
-};
-use skep_wire::swarm::{Check, OpenError, Signed};
+use skep_wire::swarm::{Check, Claim, OpenError, Signed};
 
 /// A checked message that many may hold. Stored with everything that was signed; what a node reads
 /// back from its own store is not checked again.
@@ -32,13 +28,7 @@ impl Serialize for Kept {
 struct Checked;
 
 impl Check for Checked {
-    fn check(
-        &self,
-        _: &Did,
-        _: Option<&PublicKey>,
-        _: &[u8],
-        _: &Signature,
-    ) -> Result<(), OpenError> {
+    fn check(&self, _: &Claim<'_>) -> Result<(), OpenError> {
         Ok(())
     }
 }

@@ -4,10 +4,12 @@
 //! A node does nothing by itself. Whoever runs it signs what it sends, stores it before anything
 //! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
 
+mod answers;
 mod computing;
 mod deliberating;
 mod elections;
 mod jobs;
+mod keys;
 mod newcomers;
 mod peers;
 mod place;
@@ -26,8 +28,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 use skep_wire::swarm::{
-    CriticScore, Critique, Ended, ErrorCode, Evidence, Location, Message, Plan, ProofOfWork,
-    Resources, Score, Signed, Subject, SubmitResult, Task, Value,
+    CriticScore, Critique, Ended, ErrorCode, Evidence, KeyLink, Location, Message, Plan,
+    ProofOfWork, Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
 };
 
 use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
@@ -46,7 +48,11 @@ const CERTIFIED_MAX: usize = 24;
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
+    /// The first key, of which its DID is made.
     pub key: PublicKey,
+    /// How that became the one that signs now.
+    #[serde(default)]
+    pub key_chain: Vec<KeyLink>,
     pub capabilities: Vec<String>,
     pub resources: Resources,
     /// Where it believes to be before it has measured anything.
@@ -63,6 +69,8 @@ pub enum Input {
     /// The time that the node asked for has come.
     Tick,
     Answer(Answer),
+    /// Its agent has changed its key: from now on messages are signed by the new one.
+    Rotated(Box<KeyLink>),
 }
 
 /// What a node asks its own agent.
@@ -132,6 +140,12 @@ pub enum Output {
     },
     Ask(Ask),
     Event(Event),
+    /// To be sent back as it is to whoever asked. It decides nothing.
+    Answer {
+        to: Did,
+        response: Response,
+    },
+    /// For whoever keeps count of peers.
     Refused {
         signer: Did,
         hash: Hash32,
@@ -172,6 +186,9 @@ pub struct Node {
     greetings: BTreeMap<Did, Timestamp>,
     /// Members that a newcomer knows of.
     contacts: Vec<Did>,
+    /// Keepalives since it has changed its key.
+    #[serde(default)]
+    told_key: u32,
     /// When the first sign of life went out.
     started: Option<Timestamp>,
     election: Option<Election>,
@@ -220,6 +237,7 @@ impl Node {
             keepalive_at: genesis.start,
             greetings: BTreeMap::new(),
             contacts: Vec::new(),
+            told_key: 0,
             started: None,
             election: None,
             successions: Vec::new(),
@@ -256,13 +274,21 @@ impl Node {
         match input {
             Input::Message(signed) => {
                 let kept = Kept(signed);
-                if let Err(Refusal { code, reason }) = self.take(now, &kept, &mut out) {
+                let taken = self.take(now, &kept, &mut out);
+                self.answer(now, &kept, &taken, &mut out);
+                if let Err(Refusal { code, reason }) = taken {
                     let (signer, hash) = (kept.meta.signer, kept.hash());
                     out.push(Output::Refused { signer, hash, code, reason });
                 }
             }
             Input::Tick => self.tick(now, &mut out),
             Input::Answer(answer) => self.take_answer(now, answer, &mut out),
+            Input::Rotated(link) => {
+                let hash = link.statement.new_key.fingerprint();
+                if let Err(Refusal { code, reason }) = self.rotate(*link, &mut out) {
+                    out.push(Output::Refused { signer: self.me, hash, code, reason });
+                }
+            }
         }
         out
     }

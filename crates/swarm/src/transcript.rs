@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use skep_base::{Did, Hash32, json as canonical};
 use skep_wire::swarm::{
-    Chosen, Ended, KnownKeys, Message, OpenError, Outcome, Signed, Step, Subject, Value, Word,
-    key_text,
+    ChainError, Chosen, Ended, KeyChain, KeyLink, KnownKeys, Message, OpenError, Outcome, Signed,
+    Step, Subject, Value, Word, key_text,
 };
 
 use crate::{
@@ -34,8 +34,41 @@ struct File {
     format: String,
     genesis: Genesis,
     /// Everybody whose messages are in it and who brings no key along.
-    keys: Vec<String>,
+    keys: Vec<WrittenKeys>,
     messages: Vec<Json>,
+}
+
+/// An agent's keys as they are written.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenKeys {
+    /// One that was never changed.
+    Key(String),
+    Chain {
+        first: String,
+        links: Vec<KeyLink>,
+    },
+}
+
+impl WrittenKeys {
+    fn write(chain: &KeyChain) -> WrittenKeys {
+        let first = key_text::write(chain.first());
+        match chain.links() {
+            [] => WrittenKeys::Key(first),
+            links => WrittenKeys::Chain { first, links: links.to_vec() },
+        }
+    }
+
+    fn read(&self) -> Result<KeyChain, ReadError> {
+        let (text, links) = match self {
+            WrittenKeys::Key(key) => (key, &[][..]),
+            WrittenKeys::Chain { first, links } => (first, &links[..]),
+        };
+        let first = key_text::read(text);
+        let first = first.ok_or_else(|| ReadError::Format(format!("{text:?} is no key")))?;
+        let wrong = |why| ReadError::Keys { did: first.did(), why };
+        KeyChain::follow(first, links).map_err(wrong)
+    }
 }
 
 /// A transcript whose signatures are all good.
@@ -50,6 +83,8 @@ pub struct Transcript {
 pub enum ReadError {
     #[error("this is not a transcript: {0}")]
     Format(String),
+    #[error("the keys of {did}: {why}")]
+    Keys { did: Did, why: ChainError },
     #[error("message {index}: {error}")]
     Message { index: usize, error: OpenError },
 }
@@ -108,7 +143,7 @@ impl Transcript {
         let mut seen: BTreeSet<Hash32> = BTreeSet::new();
         let once = messages.iter().filter(|message| seen.insert(message.hash()));
         let messages: Vec<Json> = once.map(|message| message.to_json()).collect();
-        let keys = keys.iter().map(|(_, key)| key_text::write(key)).collect();
+        let keys = keys.iter().map(|(_, chain)| WrittenKeys::write(chain)).collect();
         let file = File { format: FORMAT.to_owned(), genesis: genesis.clone(), keys, messages };
         serde_json::to_value(file).expect("a transcript is JSON")
     }
@@ -125,10 +160,13 @@ impl Transcript {
         for key in file.genesis.founders.iter().chain(&file.genesis.issuers) {
             keys.learn(*key);
         }
-        for text in &file.keys {
-            let key = key_text::read(text);
-            keys.learn(key.ok_or_else(|| ReadError::Format(format!("{text:?} is no key")))?);
+        for written in &file.keys {
+            let chain = written.read()?;
+            let did = chain.did();
+            keys.follow(chain).map_err(|why| ReadError::Keys { did, why })?;
         }
+        // A task may outlast a key: each counts for what was sent before it was replaced.
+        let keys = keys.at_their_time();
         let open = |(index, json): (usize, Json)| {
             let opened = Signed::from_json(json, &keys);
             let opened = opened.map_err(|error| ReadError::Message { index, error })?;

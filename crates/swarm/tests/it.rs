@@ -1,6 +1,7 @@
 //! Nodes among themselves, without a network: everything arrives, in order.
 
 mod it {
+    mod answers;
     mod places;
     mod refusals;
     mod room;

@@ -18,11 +18,14 @@
 //! ```
 
 mod certificate;
+mod chain;
 mod envelope;
 mod error;
+pub mod examples;
 mod keys;
 mod message;
 mod peer;
+mod response;
 mod share;
 mod task;
 #[cfg(test)]
@@ -30,11 +33,13 @@ mod tests;
 mod text;
 
 pub use certificate::*;
+pub use chain::*;
 pub use envelope::*;
 pub use error::*;
-pub use keys::KnownKeys;
+pub use keys::{AtTheirTime, KEYS_MAX, KnownKeys};
 pub use message::Message;
 pub use peer::*;
+pub use response::*;
 pub use share::Share;
 pub use task::*;
 pub use text::{hex_signature, key_text};

@@ -26,6 +26,7 @@ impl World {
         if client.known.is_some() {
             return;
         }
+        client.refusals = 0;
         self.mark(8, number);
         self.look_who_leads();
         self.inject(number);
@@ -68,7 +69,7 @@ impl World {
     }
 
     /// Sends the task to one member, unless the swarm was heard a moment ago.
-    fn inject(&mut self, number: usize) {
+    pub(super) fn inject(&mut self, number: usize) {
         let client = &self.parts.clients[number];
         if client.heard_ms.is_some_and(|heard| self.now_ms < heard + PATIENCE_MS) {
             return;
@@ -78,7 +79,7 @@ impl World {
             None => {
                 let body = client.injection(self.parts.leading.number());
                 self.parts.clients[number].members = Some(self.parts.leading.clone());
-                Arc::new(self.seal_for_client(number, body))
+                Arc::new(self.seal_for_client(number, body).asking())
             }
         };
         let client = &mut self.parts.clients[number];

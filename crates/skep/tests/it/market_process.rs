@@ -60,6 +60,13 @@ fn swarmscore_is_conformed_to_by_checks_that_exist() {
     conformed("swarmscore", &levels, 20);
 }
 
+#[test]
+fn asip_is_conformed_to_by_checks_that_exist() {
+    let levels =
+        json!([["Messages", true], ["Hierarchy", true], ["Consensus", true], ["Execution", true]]);
+    conformed("asip", &levels, 27);
+}
+
 /// A node with its own verifier, and a person beside it who has the same engine.
 struct World {
     site: Site,

@@ -184,13 +184,7 @@ fn a_transcript_holds_until_anything_in_it_is_changed() {
 struct Trusting;
 
 impl Check for Trusting {
-    fn check(
-        &self,
-        _: &skep_base::Did,
-        _: Option<&skep_base::ed25519::PublicKey>,
-        _: &[u8],
-        _: &skep_base::ed25519::Signature,
-    ) -> Result<(), OpenError> {
+    fn check(&self, _: &skep_wire::swarm::Claim<'_>) -> Result<(), OpenError> {
         Ok(())
     }
 }

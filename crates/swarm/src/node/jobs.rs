@@ -35,6 +35,10 @@ impl Job {
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
+
+    pub(super) fn is_by(&self, coordinator: &Did) -> bool {
+        self.coordinator == *coordinator
+    }
 }
 
 impl Node {

@@ -60,9 +60,7 @@ impl Node {
         hello: &Handshake,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
-        if hello.pub_key.did() != hello.agent_id {
-            return refuse(ErrorCode::InvalidSignature, "the DID is not that of the key");
-        }
+        self.check_keys(hello)?;
         if !pow::check(&hello.agent_id, &hello.proof_of_work, self.genesis.difficulty) {
             let bits = self.genesis.difficulty;
             return refuse(ErrorCode::InvalidPow, format!("{bits} zero bits are needed"));
@@ -101,6 +99,7 @@ impl Node {
         }
         let to = self.near();
         self.greet(now, &to, out);
+        self.repeat_key(out);
         self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
         let mut keepalive = Keepalive {
             elected: self.epoch().number(),
@@ -117,7 +116,8 @@ impl Node {
         let profile = &self.profile;
         Handshake {
             agent_id: self.me,
-            pub_key: profile.key,
+            pub_key: self.newest_key(),
+            key_chain: profile.key_chain.clone(),
             capabilities: profile.capabilities.clone(),
             resources: profile.resources.clone(),
             location_vector: self.place().at,

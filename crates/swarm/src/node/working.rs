@@ -344,6 +344,13 @@ impl Node {
         })
     }
 
+    /// Whether a result is looked at here, or was found good.
+    pub(super) fn has_result(&self, kept: &Kept) -> bool {
+        let works = self.tasks.values().filter_map(|state| state.work.as_ref());
+        let results = works.flat_map(|work| &work.parts).filter_map(|part| part.result.as_ref());
+        results.into_iter().any(|result| result.message == kept.message)
+    }
+
     /// What this node's agent says of a result.
     pub(super) fn take_check(
         &mut self,

@@ -19,6 +19,7 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
         Message::Handshake(Handshake {
             agent_id: did,
             pub_key: stranger.public(),
+            key_chain: Vec::new(),
             capabilities: Vec::new(),
             resources: Resources::default(),
             location_vector: Location::default(),

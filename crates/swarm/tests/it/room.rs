@@ -5,16 +5,17 @@ use std::{
     sync::Arc,
 };
 
-use skep_base::{Did, Timestamp, ed25519::SecretKey};
+use skep_base::{AgentId, Did, Timestamp, ed25519::SecretKey};
 use skep_swarm::{
     challenge,
     genesis::{Genesis, Timing},
     node::{Answer, Ask, Event, Input, Node, Output, Profile},
     pow,
 };
+use skep_wire::identity::{Rotation, Statement};
 use skep_wire::swarm::{
-    CriticScore, ErrorCode, Evidence, Inject, KnownKeys, Location, Message, Meta, Plan, Resources,
-    Score, Share, Signed, Subtask, Task, TaskStatus,
+    CriticScore, ErrorCode, Evidence, Inject, KeyLink, KnownKeys, Location, Message, Meta, Plan,
+    Resources, Response, Score, Share, Signed, Subtask, Task, TaskStatus,
 };
 
 pub const SWARM: &str = "test";
@@ -41,6 +42,7 @@ pub fn profile(key: &SecretKey) -> Profile {
     let did = key.public().did();
     Profile {
         key: key.public(),
+        key_chain: Vec::new(),
         capabilities: vec!["text".to_owned()],
         resources: Resources::default(),
         location: Location::default(),
@@ -58,6 +60,8 @@ pub struct Room {
     pub line: VecDeque<(Did, Arc<Signed>)>,
     pub events: Vec<(Did, Event)>,
     pub refusals: Vec<(Did, ErrorCode)>,
+    /// Who has answered whom what.
+    pub answers: Vec<(Did, Did, Response)>,
     /// Every message that was sent, for a transcript.
     pub sent: Vec<Arc<Signed>>,
     /// What reached those who are no members.
@@ -68,6 +72,8 @@ pub struct Room {
     pub idle: BTreeSet<Did>,
     /// How hard planned parts are.
     pub complexity: Share,
+    /// What each node opens messages with; without them nobody looks at signatures.
+    pub doors: Option<BTreeMap<Did, KnownKeys>>,
 }
 
 impl Room {
@@ -92,11 +98,13 @@ impl Room {
             line: VecDeque::new(),
             events: Vec::new(),
             refusals: Vec::new(),
+            answers: Vec::new(),
             sent: Vec::new(),
             outside: Vec::new(),
             wrong: BTreeMap::new(),
             idle: BTreeSet::new(),
             complexity: Share::percent(20),
+            doors: None,
         };
         room.run(1);
         room
@@ -129,8 +137,17 @@ impl Room {
         message: Message,
         attached: Vec<Arc<Signed>>,
     ) -> Arc<Signed> {
+        self.seal_as(by.public().did(), by, message, attached)
+    }
+
+    pub fn seal_as(
+        &self,
+        signer: Did,
+        by: &SecretKey,
+        message: Message,
+        attached: Vec<Arc<Signed>>,
+    ) -> Arc<Signed> {
         let epoch = self.genesis.epoch_at(self.now);
-        let signer = by.public().did();
         let meta = Meta { signer, swarm: SWARM.to_owned(), epoch, sent_at: self.now };
         Arc::new(Signed::seal(meta, message, attached, by))
     }
@@ -158,7 +175,7 @@ impl Room {
     pub fn inject(&self, by: &SecretKey, task: Task) -> Message {
         let (originator, pub_key) = (by.public().did(), Some(by.public()));
         let _ = self;
-        Message::Inject(Inject { task, originator, pub_key })
+        Message::Inject(Inject { task, originator, pub_key, key_chain: Vec::new() })
     }
 
     /// Gives a message to one node and does what follows, in its order.
@@ -175,9 +192,57 @@ impl Room {
     }
 
     pub fn settle(&mut self) {
-        while let Some((to, message)) = self.line.pop_front() {
-            self.step(&to, Input::Message(message));
+        while self.advance() {}
+    }
+
+    /// The next message; whether there was one.
+    pub fn advance(&mut self) -> bool {
+        let Some((to, message)) = self.line.pop_front() else {
+            return false;
+        };
+        if self.is_let_in(&to, &message) {
+            let refused = self.refusals.len();
+            self.step(&to, Input::Message(message.clone()));
+            if self.refusals.len() == refused
+                && let Some(keys) = self.doors.as_mut().and_then(|doors| doors.get_mut(&to))
+            {
+                keys.meet(&message);
+            }
         }
+        true
+    }
+
+    /// From now on nodes look at signatures.
+    pub fn guard(&mut self) {
+        let keys = |(did, node): (&Did, &Node)| (*did, node.known_keys());
+        self.doors = Some(self.nodes.iter().map(keys).collect());
+    }
+
+    fn is_let_in(&mut self, to: &Did, message: &Signed) -> bool {
+        // What a node has said to itself did not come from anywhere.
+        let keys = self.doors.as_ref().and_then(|doors| doors.get(to));
+        let Some(keys) = keys.filter(|_| message.meta.signer != *to) else {
+            return true;
+        };
+        match Signed::open(message.to_json().to_string().as_bytes(), keys) {
+            Ok(_) => true,
+            Err(error) => {
+                self.refusals.push((*to, error.code()));
+                false
+            }
+        }
+    }
+
+    /// Gives an agent another key.
+    pub fn rotate(&mut self, did: &Did, new: SecretKey) {
+        let link = link(&self.keys[did], &new, self.now);
+        self.keys.insert(*did, new);
+        if let Some(own) = self.doors.as_mut().and_then(|doors| doors.get_mut(did)) {
+            let mut chain = own.get(did).expect("a node knows itself").clone();
+            chain.add(link.clone()).expect("a good link");
+            own.follow(chain).expect("it goes on from what is known");
+        }
+        self.step(did, Input::Rotated(Box::new(link)));
     }
 
     /// Lets seconds pass.
@@ -204,7 +269,7 @@ impl Room {
         for output in node.step(now, input) {
             match output {
                 Output::Send { to, message, attached } => {
-                    let sealed = self.seal_with(&self.keys[did], message, attached);
+                    let sealed = self.seal_as(*did, &self.keys[did], message, attached);
                     self.sent.push(sealed.clone());
                     self.line.extend(to.into_iter().map(|to| (to, sealed.clone())));
                 }
@@ -214,6 +279,7 @@ impl Room {
                     self.step(did, Input::Answer(answer));
                 }
                 Output::Event(event) => self.events.push((*did, event)),
+                Output::Answer { to, response } => self.answers.push((*did, to, response)),
                 Output::Refused { code, .. } => self.refusals.push((*did, code)),
             }
         }
@@ -261,6 +327,15 @@ impl Room {
             }
         }
     }
+}
+
+pub fn link(old: &SecretKey, new: &SecretKey, issued_at: Timestamp) -> KeyLink {
+    let agent_id = AgentId::ZERO;
+    let (old_key, new_key) = (old.public(), new.public());
+    let statement = Rotation { agent_id, old_key, new_key, issued_at };
+    let [old_key_signature, new_key_signature] =
+        [old, new].map(|key| statement.sign(key).expect("a statement is plain JSON"));
+    KeyLink { statement, old_key_signature, new_key_signature }
 }
 
 pub fn plan(task: &Task, did: &Did, complexity: Share) -> Plan {

@@ -10,11 +10,11 @@ use skep_swarm::{
     transcript::Transcript,
 };
 use skep_wire::swarm::{
-    Certificate, Dissolve, End, Ended, ErrorCode, Invite, Message, Outcome, Ready, Share, Signed,
-    Step, Subject, Succession, Verification, Word,
+    Certificate, Dissolve, End, Ended, ErrorCode, Invite, Keepalive, Message, Outcome, Ready,
+    Share, Signed, Step, Subject, Succession, Verification, Word,
 };
 
-use super::room::{Room, profile, secret};
+use super::room::{Room, link, profile, secret};
 
 fn ends(room: &Room, task: &str) -> Vec<(Did, Ended)> {
     let of_task = |(did, event): &(Did, Event)| match event {
@@ -168,6 +168,76 @@ fn who_does_not_compute_weighs_less() {
         assert!((least..=200_000).contains(&of_uptime), "{} {}", member.did, member.weight);
     }
     assert!(!epoch.tier1().contains(&lazy), "too little to stand, and others do");
+}
+
+#[test]
+fn a_member_changes_its_key_in_the_midst_of_a_task() {
+    let mut room = Room::new(5);
+    room.guard();
+    let client = secret(100);
+    let chair = room.tier1()[0];
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    room.line.push_back((chair, message));
+    let member = loop {
+        let committed = room
+            .sent
+            .iter()
+            .find(|sent| matches!(sent.message, Message::Commit(_)) && sent.meta.signer != chair);
+        match committed {
+            Some(sent) => break sent.meta.signer,
+            None => assert!(room.advance(), "somebody else proposes a plan"),
+        }
+    };
+    let (old, new) = (room.keys[&member].clone(), secret(101));
+    room.rotate(&member, new.clone());
+    room.settle();
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    assert_eq!(room.refusals, Vec::new());
+    let signed_by = |key: &skep_base::ed25519::SecretKey, method: &str| {
+        room.sent.iter().any(|sent| {
+            let is_it = sent.meta.signer == member && sent.message.method() == method;
+            is_it && key.public().verify(sent.payload(), sent.signature()).is_ok()
+        })
+    };
+    assert!(signed_by(&old, "consensus.proposal_commit"));
+    assert!(signed_by(&new, "consensus.proposal_reveal"));
+    // What the node has stored is enough to know it by.
+    let keys = room.nodes[&chair].known_keys();
+    assert_eq!(keys.get(&member).unwrap().newest(), &new.public());
+
+    let read = |keys, sent: &[_]| {
+        let written = Transcript::write(&room.genesis, keys, sent);
+        Transcript::read(&serde_json::to_vec(&written).unwrap())
+    };
+    assert_eq!(read(&keys, &room.sent).unwrap().verify().differences, Vec::new());
+    let error = read(&Default::default(), &room.sent).unwrap_err().to_string();
+    assert!(error.contains("the signature does not fit"), "{error}");
+
+    // Whoever has the old key now is nobody: not here, and not for an auditor.
+    room.now = room.now.plus(std::time::Duration::from_secs(1));
+    let alive = Keepalive { elected: 1, ..Keepalive::new(member, 1, room.now) };
+    let forged = room.seal_as(member, &old, Message::Keepalive(alive.clone()), Vec::new());
+    let mut sent = room.sent.clone();
+    sent.push(forged.clone());
+    let written = Transcript::write(&room.genesis, &keys, &sent);
+    let error = Transcript::read(&serde_json::to_vec(&written).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("the signature does not fit"), "{error}");
+    assert_eq!(room.refused(&chair, forged.clone()), Some(ErrorCode::InvalidSignature));
+    let honest = secret(100);
+    let around = room.seal_with(&honest, room.inject(&honest, room.task("u")), vec![forged]);
+    assert_eq!(room.refused(&chair, around), Some(ErrorCode::InvalidSignature));
+    let thief = secret(102);
+    let hello = room
+        .sent
+        .iter()
+        .rfind(|sent| matches!(sent.message, Message::Handshake(_)) && sent.meta.signer == member);
+    let Message::Handshake(mut hello) = hello.unwrap().message.clone() else { unreachable!() };
+    hello.pub_key = thief.public();
+    hello.key_chain = vec![link(&old, &thief, room.now)];
+    let forked = room.seal_as(member, &thief, Message::Handshake(hello), Vec::new());
+    assert_eq!(room.refused(&chair, forked), Some(ErrorCode::InvalidSignature));
+    let alive = room.seal_as(member, &new, Message::Keepalive(alive), Vec::new());
+    assert_eq!(room.refused(&chair, alive), None);
 }
 
 /// The successor takes a task in the failed leader's place, and an auditor sees why it may.

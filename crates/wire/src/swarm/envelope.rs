@@ -4,14 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use skep_base::{
-    Did, Hash32, Timestamp,
-    ed25519::{PublicKey, Signature},
-    hash::sha256,
-    json as canonical,
-};
+use skep_base::{Did, Hash32, Timestamp, ed25519::Signature, hash::sha256, json as canonical};
 
-use super::{ErrorCode, Message, hex_signature};
+use super::{ChainError, ErrorCode, Message, OwnKeys, RequestId, hex_signature};
 use crate::identity::Statement;
 
 /// The longest message, without what is attached to it (decision 49).
@@ -49,6 +44,8 @@ pub enum OpenError {
     WrongSigner(Did),
     #[error("the key of {0} is not known")]
     UnknownSigner(Did),
+    #[error("the keys of {signer} do not follow from one another: {why}")]
+    Keys { signer: Did, why: ChainError },
     #[error("the signature does not fit")]
     BadSignature,
 }
@@ -60,9 +57,10 @@ impl OpenError {
             OpenError::TooLong(_) | OpenError::Envelope(_) => ErrorCode::InvalidRequest,
             OpenError::Method(_) => ErrorCode::MethodNotFound,
             OpenError::Params { .. } => ErrorCode::InvalidParams,
-            OpenError::WrongSigner(_) | OpenError::UnknownSigner(_) | OpenError::BadSignature => {
-                ErrorCode::InvalidSignature
-            }
+            OpenError::WrongSigner(_)
+            | OpenError::UnknownSigner(_)
+            | OpenError::Keys { .. }
+            | OpenError::BadSignature => ErrorCode::InvalidSignature,
         }
     }
 }
@@ -78,16 +76,22 @@ impl Sign for skep_base::ed25519::SecretKey {
     }
 }
 
+/// That an agent has signed something.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    pub signer: &'a Did,
+    pub sent_at: Timestamp,
+    /// The keys that a message brings along; they count for the DID that the first hashes to.
+    pub own: Option<OwnKeys<'a>>,
+    /// Part of what another message rests on, so that it may be older than its signer's newest key.
+    pub is_attached: bool,
+    pub bytes: &'a [u8],
+    pub signature: &'a Signature,
+}
+
 /// Knows whose signature is good.
 pub trait Check {
-    /// `own_key` is the key that a message brings along; it counts for the DID that it hashes to.
-    fn check(
-        &self,
-        signer: &Did,
-        own_key: Option<&PublicKey>,
-        bytes: &[u8],
-        signature: &Signature,
-    ) -> Result<(), OpenError>;
+    fn check(&self, claim: &Claim<'_>) -> Result<(), OpenError>;
 }
 
 /// A message whose signature was made or checked by this process.
@@ -96,7 +100,7 @@ pub struct Signed {
     pub meta: Meta,
     pub message: Message,
     /// Of requests: what their response repeats. Not signed.
-    pub id: Option<Value>,
+    pub id: Option<RequestId>,
     /// The signed bytes: canonical JSON of method and params.
     payload: Box<[u8]>,
     signature: Signature,
@@ -124,6 +128,15 @@ impl Signed {
         Signed { meta, message, id: None, payload, signature, hash, attached }
     }
 
+    /// The same message, of which an answer is wanted where its method has one. Its id is its own
+    /// hash: whoever sends it again asks the same.
+    pub fn asking(mut self) -> Signed {
+        if self.message.is_request() {
+            self.id = Some(RequestId::Text(self.hash.to_string()));
+        }
+        self
+    }
+
     /// SHA-256 of the signed bytes: the message's name everywhere.
     pub fn hash(&self) -> Hash32 {
         self.hash
@@ -135,6 +148,18 @@ impl Signed {
 
     pub fn payload(&self) -> &[u8] {
         &self.payload
+    }
+
+    /// What its signature says.
+    pub fn claim(&self, is_attached: bool) -> Claim<'_> {
+        Claim {
+            signer: &self.meta.signer,
+            sent_at: self.meta.sent_at,
+            own: self.message.own_keys(),
+            is_attached,
+            bytes: &self.payload,
+            signature: &self.signature,
+        }
     }
 
     /// The message alone, as it is attached to others.
@@ -176,7 +201,7 @@ impl Signed {
         envelope.insert("jsonrpc".to_owned(), json!("2.0"));
         envelope.insert("signature".to_owned(), json!(hex_signature::write(&self.signature)));
         if let Some(id) = &self.id {
-            envelope.insert("id".to_owned(), id.clone());
+            envelope.insert("id".to_owned(), json!(id));
         }
         envelope
     }
@@ -217,11 +242,7 @@ impl Signed {
                 .collect::<Result<_, _>>()?,
             Some(_) => return Err(OpenError::Envelope("attached is a flat list of messages")),
         };
-        let id = match envelope.remove("id") {
-            None | Some(Value::Null) => None,
-            Some(id @ (Value::String(_) | Value::Number(_))) => Some(id),
-            Some(_) => return Err(OpenError::Envelope("an id is a text or a number")),
-        };
+        let id = RequestId::read(envelope.remove("id"))?;
         let signature = envelope.get("signature").and_then(Value::as_str);
         let signature = signature.and_then(hex_signature::read).ok_or(OpenError::BadSignature)?;
         let Some(Value::String(method)) = envelope.remove("method") else {
@@ -237,20 +258,21 @@ impl Signed {
         if message.named_signer().is_some_and(|named| *named != meta.signer) {
             return Err(OpenError::WrongSigner(meta.signer));
         }
-        keys.check(&meta.signer, message.own_key(), &payload, &signature)?;
-        for signed in message.evidence() {
-            let bytes = signed.attestation.signed_bytes().map_err(|_| OpenError::BadSignature)?;
-            keys.check(&signed.attestation.attester, None, &bytes, &signed.signature)?;
-        }
         let hash = sha256(&payload);
-        Ok(Signed {
-            meta,
-            message,
-            id,
-            payload: payload.into_boxed_slice(),
-            signature,
-            hash,
-            attached,
-        })
+        let payload = payload.into_boxed_slice();
+        let opened = Signed { meta, message, id, payload, signature, hash, attached };
+        keys.check(&opened.claim(!may_attach))?;
+        for signed in opened.message.evidence() {
+            let bytes = signed.attestation.signed_bytes().map_err(|_| OpenError::BadSignature)?;
+            keys.check(&Claim {
+                signer: &signed.attestation.attester,
+                own: None,
+                is_attached: true,
+                bytes: &bytes,
+                signature: &signed.signature,
+                ..opened.claim(true)
+            })?;
+        }
+        Ok(opened)
     }
 }

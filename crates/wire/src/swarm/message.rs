@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use skep_base::{Did, ed25519::PublicKey, json as canonical};
+use skep_base::{Did, json as canonical};
 
 use super::{
     Accept, Assign, AssignTier, Candidacy, Certificate, Commit, Critique, Decline, Dissolve,
-    ElectionVote, Handshake, Inject, Invite, Keepalive, Meta, OpenError, PlanVote, Ready, Reveal,
-    SignedAttestation, SubmitResult, Succession, Verification, envelope::SWARM_LEN_MAX,
+    ElectionVote, Handshake, Inject, Invite, Keepalive, Meta, OpenError, OwnKeys, PlanVote, Ready,
+    Reveal, SignedAttestation, SubmitResult, Succession, Verification, envelope::SWARM_LEN_MAX,
 };
 
 macro_rules! methods {
@@ -128,13 +128,26 @@ impl Message {
         }
     }
 
-    /// The key that a message brings along for its signer.
-    pub fn own_key(&self) -> Option<&PublicKey> {
-        match self {
-            Message::Handshake(m) => Some(&m.pub_key),
-            Message::Inject(m) => m.pub_key.as_ref(),
-            _ => None,
-        }
+    /// Whether its method has a result (ASIP "Method Registry").
+    pub fn is_request(&self) -> bool {
+        matches!(
+            self,
+            Message::Handshake(_)
+                | Message::AssignTier(_)
+                | Message::Inject(_)
+                | Message::Assign(_)
+                | Message::SubmitResult(_)
+        )
+    }
+
+    /// The keys that a message brings along for its signer.
+    pub fn own_keys(&self) -> Option<OwnKeys<'_>> {
+        let (newest, links) = match self {
+            Message::Handshake(m) => (&m.pub_key, &m.key_chain),
+            Message::Inject(m) => (m.pub_key.as_ref()?, &m.key_chain),
+            _ => return None,
+        };
+        Some(OwnKeys { newest, links })
     }
 
     /// What others have signed about its signer.

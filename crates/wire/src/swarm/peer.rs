@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::{Share, key_text, task::is_default};
+use super::{KeyLink, Share, key_text, task::is_default};
 
 /// What a node can bring to work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Handshake {
     /// Base64 of the key's DER form; hex and base64 of the raw 32 bytes are read, too.
     #[serde(with = "key_text")]
     pub pub_key: PublicKey,
+    /// How the DID's first key became this one; empty while it is the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_chain: Vec<KeyLink>,
     pub capabilities: Vec<String>,
     pub resources: Resources,
     pub location_vector: Location,

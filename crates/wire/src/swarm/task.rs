@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::Share;
+use super::{KeyLink, Share};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskStatus {
@@ -61,9 +61,12 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub struct Inject {
     pub task: Task,
     pub originator: Did,
-    /// The originator need not be a member: its key comes along and hashes to its DID.
+    /// The originator need not be a member: its key comes along.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::key_text::option")]
     pub pub_key: Option<PublicKey>,
+    /// How the DID's first key became this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_chain: Vec<KeyLink>,
 }
 
 /// 6. `consensus.proposal_commit`

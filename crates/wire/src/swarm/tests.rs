@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use skep_base::{Did, Hash32, Timestamp, ed25519::SecretKey, hash::sha256, json as canonical};
+use skep_base::{AgentId, Did, Timestamp, ed25519::SecretKey, hash::sha256, json as canonical};
 
-use super::*;
-
-const NOW: &str = "2026-02-07T12:00:00Z";
+use super::{examples::NOW, *};
+use crate::identity::{Rotation, Statement};
 
 fn key(n: u8) -> SecretKey {
     SecretKey::from_seed([n; 32])
@@ -22,105 +21,9 @@ fn keys() -> KnownKeys {
     keys
 }
 
-/// Params of each method in the shape of the specification; agent 1 is whoever has to sign.
+/// Params of each method; agent 1 is whoever has to sign.
 fn params(method: &str) -> Value {
-    let (me, other) = (did(1), did(2));
-    let place = json!({"x": 0.45, "y": 0.12, "z": 0.99});
-    let task = json!({
-        "task_id": "task-1", "parent_task_id": null, "epoch": 106, "status": "Pending",
-        "description": "Compare three markets", "assigned_to": null, "tier_level": 1,
-        "subtasks": [], "created_at": NOW, "deadline": "2026-02-08T12:00:00Z",
-    });
-    let scores = json!({"plan-1": {
-        "feasibility": 0.9, "parallelism": 0.8, "completeness": 0.85, "risk": 0.2,
-    }});
-    match method {
-        "swarm.handshake" => json!({
-            "agent_id": me, "pub_key": key_text::write(&key(1).public()),
-            "capabilities": ["python"], "location_vector": place,
-            "resources": {"cpu_cores": 8, "ram_gb": 32, "gpu_vram_gb": null, "disk_gb": 100},
-            "proof_of_work": {"nonce": 283_741, "hash": Hash32::ZERO, "difficulty": 16},
-            "protocol_version": PROTOCOL_VERSION,
-        }),
-        "election.candidacy" => json!({
-            "agent_id": me, "epoch": 106, "location_vector": place,
-            "score": {
-                "agent_id": me, "proof_of_compute": 0.85, "reputation": 0.92, "uptime": 0.99,
-                "stake": 0.5,
-            },
-        }),
-        "election.vote" => {
-            json!({"voter": me, "epoch": 106, "candidate_rankings": [other, did(3)]})
-        }
-        "hierarchy.assign_tier" => json!({
-            "assigned_agent": other, "tier": {"TierN": 2}, "parent_id": me, "epoch": 106,
-            "branch_size": 85,
-        }),
-        "task.inject" => json!({"task": task, "originator": me}),
-        "consensus.proposal_commit" => {
-            json!({"task_id": "task-1", "proposer": me, "epoch": 106, "plan_hash": sha256(b"")})
-        }
-        "consensus.proposal_reveal" => json!({"task_id": "task-1", "plan": {
-            "plan_id": "plan-1", "task_id": "task-1", "proposer": me, "epoch": 106,
-            "subtasks": [{
-                "index": 0, "description": "Gather numbers",
-                "required_capabilities": ["web"], "estimated_complexity": 0.7,
-            }],
-            "rationale": "Each market alone", "estimated_parallelism": 0.85, "created_at": NOW,
-        }}),
-        "consensus.vote" => json!({
-            "task_id": "task-1", "epoch": 106, "voter": me, "rankings": ["plan-1", "plan-2"],
-            "critic_scores": scores,
-        }),
-        "task.assign" => json!({
-            "task": task, "assignee": other, "parent_task_id": "task-0",
-            "winning_plan_id": "plan-1",
-        }),
-        "task.submit_result" => json!({
-            "task_id": "task-1", "agent_id": me, "merkle_proof": [sha256(b"1"), sha256(b"2")],
-            "artifact": {
-                "artifact_id": "art-1", "task_id": "task-1", "producer": me,
-                "content_cid": "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
-                "merkle_hash": sha256(b""), "content_type": "application/json",
-                "size_bytes": 4096, "created_at": NOW,
-            },
-        }),
-        "task.verification" => {
-            json!({"task_id": "task-1", "agent_id": other, "accepted": true, "reason": null})
-        }
-        "swarm.keepalive" => json!({
-            "agent_id": me, "epoch": 105, "timestamp": NOW, "location_vector": place,
-            "location_error": 0.25,
-            "echoes": [{"agent_id": other, "timestamp": NOW, "held_ms": 1_700}],
-            "computed": {"epoch": 105, "nonce": 283_741},
-        }),
-        "hierarchy.succession" => json!({
-            "failed_leader": other, "new_leader": me, "epoch": 106, "branch_agents": [did(3)],
-        }),
-        "board.invite" => json!({
-            "task_id": "task-1", "task_digest": "Compare", "complexity_estimate": 0.85,
-            "depth": 0, "required_capabilities": ["web"], "capacity": 5, "chair": me,
-        }),
-        "board.accept" => json!({
-            "task_id": "task-1", "agent_id": me, "active_tasks": 2, "capabilities": ["web"],
-            "affinity_scores": {"web": 0.9},
-        }),
-        "board.decline" => json!({"task_id": "task-1", "agent_id": me}),
-        "board.ready" => json!({
-            "task_id": "task-1", "chair_id": me, "members": [other, did(3)],
-            "adversarial_critic": other,
-        }),
-        "board.dissolve" => json!({"task_id": "task-1"}),
-        "discussion.critique" => json!({
-            "task_id": "task-1", "voter_id": me, "round": 2, "plan_scores": scores,
-            "content": "The second part is too thin.",
-        }),
-        "consensus.certificate" => json!({
-            "subject": {"about": "plan", "task_id": "task-1"}, "view": 0, "word": "sign",
-            "step": "prepare", "hash": sha256(b"value"),
-        }),
-        _ => panic!("no example of {method}"),
-    }
+    examples::params(method, &key(1).public(), [did(2), did(3)]).unwrap()
 }
 
 /// An envelope that `key` has signed in the name of `signer`, whatever it says.
@@ -229,7 +132,7 @@ fn other_spellings_are_read() {
     for id in [json!(7), json!("550e8400")] {
         let mut envelope = signed("swarm.keepalive", params("swarm.keepalive"), 1, 1);
         envelope["id"] = id.clone();
-        assert_eq!(open(&envelope).unwrap().id, Some(id));
+        assert_eq!(json!(open(&envelope).unwrap().id), id);
         assert_eq!(open(&envelope).unwrap().to_json(), envelope);
     }
     let raw = *key(1).public().as_bytes();
@@ -239,7 +142,7 @@ fn other_spellings_are_read() {
         let mut handshake = params("swarm.handshake");
         handshake["pub_key"] = json!(text);
         let opened = open(&signed("swarm.handshake", handshake, 1, 1)).unwrap();
-        assert_eq!(opened.message.own_key(), Some(&key(1).public()));
+        assert_eq!(opened.message.own_keys().map(|own| *own.newest), Some(key(1).public()));
     }
     // What a message says beyond the protocol is signed, and left alone.
     let mut keepalive = params("swarm.keepalive");
@@ -273,7 +176,9 @@ fn each_refusal_has_its_code() {
     }
     assert_eq!(with("jsonrpc", json!("1.0")), InvalidRequest);
     assert_eq!(with("method", json!(1)), InvalidRequest);
-    assert_eq!(with("id", json!({})), InvalidRequest);
+    for id in [json!({}), json!(1.5), json!("x".repeat(ID_LEN_MAX + 1))] {
+        assert_eq!(with("id", id), InvalidRequest);
+    }
     assert_eq!(with("attached", json!("x")), InvalidRequest);
     assert_eq!(with("attached", json!([1])), InvalidRequest);
     assert_eq!(with("method", json!("board.unknown")), MethodNotFound);
@@ -358,4 +263,204 @@ fn attached_messages_are_checked_each_and_lie_flat() {
     assert_eq!(open(&nested).unwrap_err().code(), ErrorCode::InvalidRequest);
     let unknown = sealed(vec![decline(4)]);
     assert_eq!(open(&unknown.to_json()).unwrap_err(), OpenError::UnknownSigner(did(4)));
+}
+
+/// Each method's result in the shape of the specification.
+fn result_of(method: &str) -> Option<Value> {
+    match method {
+        "swarm.handshake" => Some(json!({
+            "accepted": true, "agent_id": did(2), "current_epoch": 105,
+            "estimated_swarm_size": 850, "hierarchy_depth": 3, "your_tier": null,
+        })),
+        "hierarchy.assign_tier" => Some(json!({"accepted": true, "agent_id": did(2)})),
+        "task.inject" | "task.assign" => Some(json!({"accepted": true, "task_id": "task-1"})),
+        "task.submit_result" => {
+            Some(json!({"task_id": "task-1", "artifact_id": "art-1", "accepted": true}))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn answers_are_read_by_what_was_asked() {
+    let mut asked = Asked::default();
+    for (method, n) in Message::METHODS.into_iter().zip(1..) {
+        let mut envelope = signed(method, params(method), 1, 1);
+        envelope["id"] = json!(n);
+        asked.note(&open(&envelope).unwrap());
+        let answer = |result: Value| json!({"jsonrpc": "2.0", "id": n, "result": result});
+        let read = |answer: &Value| asked.open(answer.to_string().as_bytes());
+        let Some(result) = result_of(method) else {
+            let any = answer(json!({"accepted": true}));
+            assert_eq!(read(&any), Ok(None), "{method} has no result");
+            continue;
+        };
+        let response = read(&answer(result.clone())).unwrap().unwrap();
+        assert_eq!(response.to_json(), answer(result.clone()));
+        assert!(response.outcome.unwrap().accepted());
+        let mut thin = result;
+        thin.as_object_mut().unwrap().remove("accepted");
+        assert_eq!(read(&answer(thin)).unwrap_err().code(), ErrorCode::InvalidRequest);
+    }
+    let read = |answer: Value| asked.open(answer.to_string().as_bytes());
+    let error = json!({"code": -32000, "message": "Invalid signature", "data": {"at": 1}});
+    let refused = json!({"jsonrpc": "2.0", "id": 1, "error": error});
+    let response = read(refused.clone()).unwrap().unwrap();
+    assert_eq!(response.to_json(), refused);
+    assert_eq!(response.outcome.unwrap_err().code, -32000);
+    let mut elsewhere = refused.clone();
+    elsewhere["id"] = json!("1");
+    assert_eq!(read(elsewhere).unwrap(), None, "nobody has asked this");
+    let mut both = refused.clone();
+    both["result"] = result_of("swarm.handshake").unwrap();
+    let mut more = refused.clone();
+    more["method"] = json!("swarm.keepalive");
+    let mut coded = refused.clone();
+    coded["error"]["code"] = json!("x");
+    for bad in [both, more, coded, json!({"jsonrpc": "2.0", "id": 1}), json!([refused])] {
+        assert_eq!(read(bad).unwrap_err().code(), ErrorCode::InvalidRequest);
+    }
+    let blanks = vec![b' '; RESPONSE_LEN_MAX + 1];
+    assert_eq!(asked.open(&blanks).unwrap_err(), OpenError::TooLong(blanks.len()));
+}
+
+#[test]
+fn only_requests_are_remembered_and_not_for_ever() {
+    let mut asked = Asked::default();
+    let mut envelope = signed("task.inject", params("task.inject"), 1, 1);
+    let answer = |n: usize| {
+        let result = result_of("task.inject");
+        json!({"jsonrpc": "2.0", "id": n, "result": result}).to_string().into_bytes()
+    };
+    for n in 0..=ASKED_MAX {
+        envelope["id"] = json!(n);
+        asked.note(&open(&envelope).unwrap());
+    }
+    assert_eq!(asked.open(&answer(0)), Ok(None));
+    assert!(asked.open(&answer(1)).unwrap().is_some());
+    assert!(asked.open(&answer(ASKED_MAX)).unwrap().is_some());
+}
+
+#[test]
+fn what_cannot_be_opened_is_answered_where_an_answer_is_wanted() {
+    let refusing = |text: &str| {
+        let error = Signed::open(text.as_bytes(), &keys()).unwrap_err();
+        let answer = Response::refusing(text.as_bytes(), &error)?.to_json();
+        Some((answer["id"].clone(), answer["error"]["code"].clone()))
+    };
+    let mut forged = signed("task.inject", params("task.inject"), 1, 2);
+    assert_eq!(refusing(&forged.to_string()), None, "a notification");
+    forged["id"] = json!("a");
+    assert_eq!(refusing(&forged.to_string()), Some((json!("a"), json!(-32000))));
+    forged["id"] = json!({});
+    assert_eq!(refusing(&forged.to_string()), Some((Value::Null, json!(-32600))));
+    assert_eq!(refusing("{"), Some((Value::Null, json!(-32700))));
+    assert_eq!(refusing("[]"), Some((Value::Null, json!(-32600))));
+    let answer = json!({"jsonrpc": "2.0", "id": "a", "result": {}});
+    assert_eq!(refusing(&answer.to_string()), None, "nobody answers answers");
+}
+
+/// Agent `old` takes the key of `new`.
+fn link(old: u8, new: u8, at_ms: i64) -> KeyLink {
+    let statement = Rotation {
+        agent_id: AgentId::ZERO,
+        old_key: key(old).public(),
+        new_key: key(new).public(),
+        issued_at: Timestamp::from_ms(at_ms),
+    };
+    let [old_key_signature, new_key_signature] =
+        [old, new].map(|n| statement.sign(&key(n)).unwrap());
+    KeyLink { statement, old_key_signature, new_key_signature }
+}
+
+fn chain(first: u8, links: &[KeyLink]) -> Result<KeyChain, ChainError> {
+    KeyChain::follow(key(first).public(), links)
+}
+
+#[test]
+fn keys_follow_from_one_another() {
+    let good = chain(1, &[link(1, 11, 5), link(11, 12, 5)]).unwrap();
+    assert_eq!((good.did(), *good.newest()), (did(1), key(12).public()));
+    assert_eq!(KeyChain::ending(key(12).public(), good.links()).as_ref(), Ok(&good));
+    let end = KeyChain::ending(key(11).public(), good.links());
+    assert_eq!(end, Err(ChainError::Gap(2)));
+    assert_eq!(chain(2, good.links()), Err(ChainError::Gap(0)));
+    assert_eq!(chain(1, &[link(1, 11, 5), link(1, 12, 6)]), Err(ChainError::Gap(1)));
+    assert_eq!(chain(1, &[link(1, 11, 5), link(11, 1, 6)]), Err(ChainError::Gap(1)));
+    assert_eq!(chain(1, &[link(1, 11, 5), link(11, 12, 4)]), Err(ChainError::OutOfOrder(1)));
+    let mut forged = link(1, 11, 5);
+    forged.old_key_signature = forged.new_key_signature;
+    assert_eq!(chain(1, &[forged]), Err(ChainError::BadSignature(0)));
+    let mut unasked = link(1, 11, 5);
+    unasked.new_key_signature = unasked.old_key_signature;
+    assert_eq!(chain(1, &[unasked]), Err(ChainError::BadSignature(0)));
+    let many: Vec<KeyLink> = (100..=133).map(|n| link(n, n + 1, 5)).collect();
+    assert!(chain(100, &many[..KEY_LINKS_MAX]).is_ok());
+    assert_eq!(chain(100, &many[..=KEY_LINKS_MAX]), Err(ChainError::TooLong));
+    // What the market keeps as the proof of a rotation is a link.
+    let mut proof = serde_json::to_value(link(1, 11, 5)).unwrap();
+    proof["action"] = json!("rotate");
+    proof["wallet_signature"] = json!("0x00");
+    assert_eq!(serde_json::from_value::<KeyLink>(proof).unwrap(), link(1, 11, 5));
+}
+
+#[test]
+fn the_first_known_chain_stays_and_only_grows() {
+    let mut keys = keys();
+    let once = chain(1, &[link(1, 11, 5)]).unwrap();
+    let twice = chain(1, &[link(1, 11, 5), link(11, 12, 6)]).unwrap();
+    let other = chain(1, &[link(1, 21, 5)]).unwrap();
+    let longer = chain(1, &[link(1, 21, 5), link(21, 22, 6), link(22, 23, 7)]).unwrap();
+    keys.follow(once.clone()).unwrap();
+    keys.follow(once.clone()).unwrap();
+    assert_eq!(keys.follow(other), Err(ChainError::Forked));
+    keys.follow(twice.clone()).unwrap();
+    assert_eq!(keys.follow(longer), Err(ChainError::Forked), "however long");
+    assert_eq!(keys.follow(once), Err(ChainError::Outdated));
+    keys.learn(key(1).public());
+    assert_eq!(keys.get(&did(1)), Some(&twice));
+}
+
+#[test]
+fn old_keys_sign_nothing_new() {
+    let mut keys = keys();
+    let at_ms = NOW.parse::<Timestamp>().unwrap().as_ms();
+    let hello = |by: u8, links: &[KeyLink]| {
+        let mut params = params("swarm.handshake");
+        params["pub_key"] = json!(key_text::write(&key(by).public()));
+        params["key_chain"] = json!(links);
+        signed("swarm.handshake", params, 1, by).to_string().into_bytes()
+    };
+    let decline = |by: u8| signed("board.decline", params("board.decline"), 1, by);
+    let open = |keys: &KnownKeys, text: &[u8]| Signed::open(text, keys);
+    let code = |result: Result<Signed, OpenError>| result.map(|_| ()).map_err(|e| e.code());
+    let refused = Err(ErrorCode::InvalidSignature);
+
+    let (links, early) = ([link(1, 11, at_ms)], [link(1, 11, at_ms - 1)]);
+    let unknown = decline(11).to_string();
+    assert_eq!(code(open(&keys, unknown.as_bytes())), refused);
+    assert_eq!(code(open(&keys, &hello(1, &links))), refused, "the new key signs");
+    let greeting = open(&keys, &hello(11, &links)).unwrap();
+    keys.meet(&greeting);
+    assert!(open(&keys, unknown.as_bytes()).is_ok());
+    let old = decline(1).to_string();
+    assert_eq!(code(open(&keys, old.as_bytes())), refused);
+    assert_eq!(code(open(&keys, &hello(1, &[]))), refused, "a shorter chain");
+    let fork = open(&keys, &hello(21, &[link(1, 21, at_ms)])).unwrap_err();
+    assert_eq!(fork, OpenError::Keys { signer: did(1), why: ChainError::Forked });
+
+    // In what others attach, and for auditors, a key counts until it was replaced.
+    let around = |inner: Value| {
+        let mut outer = signed("board.dissolve", params("board.dissolve"), 2, 2);
+        outer["attached"] = json!([inner]);
+        outer.to_string().into_bytes()
+    };
+    assert!(open(&keys, &around(decline(1))).is_ok());
+    assert!(open(&keys, &around(decline(11))).is_ok());
+    assert_eq!(code(open(&keys, &around(decline(21)))), refused);
+    assert!(Signed::open(old.as_bytes(), &keys.at_their_time()).is_ok());
+    let mut replaced = self::keys();
+    replaced.follow(chain(1, &early).unwrap()).unwrap();
+    assert_eq!(code(open(&replaced, &around(decline(1)))), refused);
+    assert_eq!(code(Signed::open(old.as_bytes(), &replaced.at_their_time())), refused);
 }

@@ -1,0 +1,87 @@
+//! Keys that change while a node stays who it is (decisions 2, 42).
+
+use skep_wire::swarm::{ErrorCode, Handshake, KeyChain, KeyLink, KnownKeys, Message, OwnKeys};
+
+use super::{Node, Output, Refusal, refuse, send};
+
+/// Keepalives after a change with which everybody is told again, should some have missed it.
+const TOLD_AGAIN: u32 = 3;
+/// Afterwards neighbours hear of it with every so many keepalives: some were away.
+const REMINDED_EVERY: u32 = 6;
+
+impl Node {
+    /// This node's agent has a new key. Whatever is signed from now on is signed by it, and this
+    /// is what everybody hears first.
+    pub(super) fn rotate(&mut self, link: KeyLink, out: &mut Vec<Output>) -> Result<(), Refusal> {
+        let profile = &mut self.profile;
+        let followed = KeyChain::follow(profile.key, &profile.key_chain);
+        let added = followed.and_then(|mut chain| chain.add(link.clone()));
+        if let Err(error) = added {
+            return refuse(ErrorCode::InvalidSignature, error.to_string());
+        }
+        profile.key_chain.push(link);
+        self.told_key = 0;
+        self.tell_key(out);
+        Ok(())
+    }
+
+    /// With each keepalive of a node that has changed its key.
+    pub(super) fn repeat_key(&mut self, out: &mut Vec<Output>) {
+        if !self.profile.key_chain.is_empty() {
+            self.tell_key(out);
+        }
+    }
+
+    fn tell_key(&mut self, out: &mut Vec<Output>) {
+        let epoch = self.epoch();
+        let to = if self.told_key <= TOLD_AGAIN {
+            epoch.members().iter().filter(|did| **did != self.me).copied().collect()
+        } else if self.told_key.is_multiple_of(REMINDED_EVERY) {
+            self.near()
+        } else {
+            Vec::new()
+        };
+        self.told_key = self.told_key.saturating_add(1);
+        if !to.is_empty() {
+            out.push(send(to, Message::Handshake(self.handshake())));
+        }
+    }
+
+    /// Whoever opens messages has seen that the chain holds and knows the newest one; a node looks
+    /// once more, since it remembers what it was told.
+    pub(super) fn check_keys(&self, hello: &Handshake) -> Result<(), Refusal> {
+        let own = OwnKeys { newest: &hello.pub_key, links: &hello.key_chain };
+        let chain = match own.chain() {
+            Ok(chain) if chain.did() == hello.agent_id => chain,
+            Ok(_) => {
+                return refuse(ErrorCode::InvalidSignature, "the DID is not that of the first key");
+            }
+            Err(error) => return refuse(ErrorCode::InvalidSignature, error.to_string()),
+        };
+        let known = self.peers.get(&hello.agent_id).and_then(|peer| peer.handshake.as_ref());
+        if let Some(Ok(known)) = known.and_then(|kept| kept.message.own_keys()).map(|k| k.chain())
+            && !chain.extends(&known)
+        {
+            return refuse(ErrorCode::InvalidSignature, "newer or other keys are known here");
+        }
+        Ok(())
+    }
+
+    /// The key that signs for this node now.
+    pub(super) fn newest_key(&self) -> skep_base::ed25519::PublicKey {
+        let last = self.profile.key_chain.last();
+        last.map_or(self.profile.key, |link| link.statement.new_key)
+    }
+
+    /// All keys that this node knows of, for whoever opens its messages after a restart.
+    pub fn known_keys(&self) -> KnownKeys {
+        let mut keys = KnownKeys::default();
+        self.genesis.founders.iter().chain(&self.genesis.issuers).for_each(|key| keys.learn(*key));
+        for peer in self.peers.values() {
+            if let Some(handshake) = &peer.handshake {
+                keys.meet(handshake);
+            }
+        }
+        keys
+    }
+}
