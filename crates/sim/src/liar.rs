@@ -10,20 +10,18 @@ use std::{
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
 use skep_swarm::{epoch::Epoch, genesis::Genesis};
 use skep_wire::swarm::{
-    Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Outcome, Plan,
-    Share, Signed, Step, Task, TaskStatus, Value, Word,
+    Assign, Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Outcome,
+    Plan, Share, Signed, Step, Subject, Task, TaskStatus, Value, Word,
 };
 
 use crate::{rng::Rng, schemer::Schemer};
 
 /// How many messages a liar remembers in order to repeat them.
 const REMEMBERED_MAX: usize = 64;
-/// What one liar says beyond what the machine says, in a whole run: floods end, runs must, too.
-const EXTRA_MAX: u32 = 120;
 /// How many messages one burst of a flood has.
-const BURST: usize = 10;
-/// How long a flood's orders may take: a time that could be meant.
-const JUNK_LASTS: Duration = Duration::from_secs(120);
+const BURST: usize = 20;
+/// How long a flood's orders may take: a time that could be meant, or as long as anybody may ask.
+const JUNK_LASTS: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(29 * 86_400)];
 /// How often a liar that forges, repeats or floods does so, when it says something.
 const EXTRA_PERCENT: u32 = 10;
 /// The largest whole number that JSON can hold.
@@ -132,6 +130,7 @@ pub struct Liar {
     stolen_plans: BTreeMap<String, Plan>,
     schemer: Schemer,
     extra: u32,
+    extra_max: u32,
 }
 
 impl Liar {
@@ -142,6 +141,7 @@ impl Liar {
         rng: Rng,
         peers: Arc<[Did]>,
         friends: Arc<BTreeSet<Did>>,
+        extra_max: u32,
     ) -> Liar {
         Liar {
             me,
@@ -153,6 +153,7 @@ impl Liar {
             stolen_plans: BTreeMap::new(),
             schemer: Schemer::new(friends),
             extra: 0,
+            extra_max,
         }
     }
 
@@ -234,8 +235,8 @@ impl Liar {
             return Altered { drafts: drafts.collect(), dies: false };
         }
         let mut altered = self.main_word(to, message, attached);
-        if !altered.dies && self.extra < EXTRA_MAX && self.rng.percent(EXTRA_PERCENT) {
-            let more = self.extras(now);
+        if !altered.dies && self.extra < self.extra_max && self.rng.percent(EXTRA_PERCENT) {
+            let more = self.extras(now, epoch.number());
             self.extra += more.len() as u32;
             altered.drafts.extend(more);
         }
@@ -376,7 +377,7 @@ impl Liar {
         }
     }
 
-    fn extras(&mut self, now: Timestamp) -> Vec<Draft> {
+    fn extras(&mut self, now: Timestamp, epoch: u64) -> Vec<Draft> {
         let mut drafts = Vec::new();
         let strangers = self.some_peers(3);
         if self.has(Lie::Replay)
@@ -397,16 +398,17 @@ impl Liar {
         }
         if self.has(Lie::Flood) {
             for _ in 0..BURST {
-                drafts.push(self.junk(now, strangers.clone()));
+                drafts.push(self.junk(now, epoch, strangers.clone()));
             }
         }
         drafts
     }
 
-    /// An invitation to plan something that nobody wants.
-    fn junk(&mut self, now: Timestamp, to: Vec<Did>) -> Draft {
+    /// Work that nobody wants: to be planned, to be divided, to be done, to be decided.
+    fn junk(&mut self, now: Timestamp, epoch: u64, to: Vec<Did>) -> Draft {
         let task_id = format!("junk-{:016x}", self.rng.next_u64());
-        let invite = Invite {
+        let lasts = self.rng.pick(&JUNK_LASTS).copied().unwrap_or_default();
+        let invite = Message::Invite(Invite {
             task_id: task_id.clone(),
             task_digest: String::new(),
             complexity_estimate: Share::ZERO,
@@ -414,30 +416,56 @@ impl Liar {
             required_capabilities: Vec::new(),
             capacity: 3,
             chair: self.me,
-        };
+        });
         let task = Task {
-            task_id,
+            task_id: task_id.clone(),
             parent_task_id: None,
-            epoch: 1,
+            epoch,
             status: TaskStatus::Pending,
             description: String::new(),
             assigned_to: None,
             tier_level: 1,
             subtasks: Vec::new(),
             created_at: now,
-            deadline: now.plus(JUNK_LASTS),
+            deadline: now.plus(lasts),
             capabilities_required: Vec::new(),
             depth: 0,
             index: 0,
             complexity: Share::ZERO,
             needs_approval: false,
         };
-        let order = Inject { task, originator: self.me, pub_key: None, key_chain: Vec::new() };
-        Draft::Order {
-            to,
-            order: Box::new(Message::Inject(order)),
-            message: Box::new(Message::Invite(invite)),
-        }
+        let part = |assignee: Did| {
+            let mut task = Task { depth: 1, assigned_to: Some(assignee), ..task.clone() };
+            task.parent_task_id = Some(format!("{task_id}-whole"));
+            Message::Assign(Assign {
+                task,
+                assignee,
+                parent_task_id: format!("{task_id}-whole"),
+                winning_plan_id: String::new(),
+            })
+        };
+        let order = || {
+            let inject = Inject {
+                task: task.clone(),
+                originator: self.me,
+                pub_key: None,
+                key_chain: Vec::new(),
+            };
+            Message::Inject(inject)
+        };
+        let waits = Certificate {
+            subject: Subject::Plan { task_id: task_id.clone() },
+            view: 1,
+            word: Word::NextView { prepared: None },
+        };
+        let (order, message) = match (self.rng.below(5), to.first()) {
+            (0, _) => (part(self.me), invite),
+            (1, _) => (order(), Message::Certificate(waits)),
+            (2, Some(&one)) => return self.say(vec![one], part(one), Vec::new()),
+            (3, _) => return self.say(to, order(), Vec::new()),
+            _ => (order(), invite),
+        };
+        Draft::Order { to, order: Box::new(order), message: Box::new(message) }
     }
 
     fn some_peers(&mut self, count: usize) -> Vec<Did> {

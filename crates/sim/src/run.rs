@@ -362,7 +362,7 @@ fn slots(
         };
         let liar = (!lies.is_empty()).then(|| {
             let own = Rng::fork(setup.seed, &format!("liar {number}"));
-            Box::new(Liar::new(key.did, lies, own, peers.clone(), friends.clone()))
+            Box::new(Liar::new(key.did, lies, own, peers.clone(), friends.clone(), setup.flood))
         });
         let skew_ms = rng.between(0, 2 * SKEW_MAX_MS as u64) as i64 - SKEW_MAX_MS;
         let profile = profile(key, issuer, epochs, rng);

@@ -9,6 +9,8 @@ use crate::{bug::Bug, liar::Lie, rng::Rng};
 const FOUNDERS_MIN: usize = 4;
 /// So many of the swarms that hold elections have newcomers.
 const JOINED_PERCENT: u32 = 60;
+/// As much as many seeds can be run with.
+const FLOOD: u32 = 60;
 /// So many of the others have clients that come when leaders have had time to fail.
 const LATE_PERCENT: u32 = 25;
 const LATE_MS: u64 = 90_000;
@@ -31,6 +33,8 @@ pub struct Setup {
     pub crashes: usize,
     /// What liars do; each picks some of all if nothing is said.
     pub lies: Option<Vec<Lie>>,
+    /// What one liar says beyond what its machine says: floods end, runs must, too.
+    pub flood: u32,
     pub timing: Timing,
     /// When clients begin to come: in later epochs, elections have been held.
     pub begin_ms: u64,
@@ -109,6 +113,7 @@ impl Setup {
             partitions,
             crashes,
             lies: None,
+            flood: FLOOD,
             timing,
             begin_ms,
             real_signatures,

@@ -80,6 +80,8 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accord {
     me: Did,
+    /// Whether this node is one of the witnesses: asked for far more often than it is found out.
+    witness: bool,
     setting: Setting,
     /// Who else may propose in the first view, where all leaders may.
     admitted: Vec<Did>,
@@ -111,6 +113,7 @@ impl Accord {
         let resend_at = plus(now, setting.resend_ms);
         Accord {
             me,
+            witness: setting.is_witness(&me),
             setting,
             admitted: Vec::new(),
             ground,
@@ -138,6 +141,10 @@ impl Accord {
         self.decided.as_ref().filter(|decided| decided.is_whole())
     }
 
+    pub fn is_witness(&self) -> bool {
+        self.witness
+    }
+
     pub fn view(&self) -> u32 {
         self.view
     }
@@ -163,7 +170,7 @@ impl Accord {
         match &self.decided {
             Some(decided) if decided.is_whole() => None,
             Some(_) => Some(self.resend_at),
-            None if self.setting.is_witness(&self.me) => Some(self.until.min(self.resend_at)),
+            None if self.witness => Some(self.until.min(self.resend_at)),
             None => Some(self.until),
         }
     }
@@ -208,7 +215,7 @@ impl Accord {
             self.resend_at = plus(now, ASK_EVERY * self.setting.resend_ms);
             return vec![self.bare_next_view(self.setting.witnesses.clone())];
         }
-        if !self.setting.is_witness(&self.me) {
+        if !self.witness {
             return self.ask_as_guest(now);
         }
         if now >= self.until {

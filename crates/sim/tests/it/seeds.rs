@@ -66,6 +66,20 @@ fn those_who_plot_together_split_nothing() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+/// A third floods the others with orders and work of their own invention.
+#[test]
+fn a_flood_of_orders_drowns_no_task() {
+    const FLOODS: u64 = 8;
+    let flooded = |seed| {
+        let drawn = Setup::from_seed(seed);
+        let nodes = 4 + drawn.nodes % 10;
+        let (lies, flood) = (Some(vec![Lie::Flood]), 1_000);
+        Setup { nodes, newcomers: 0, byzantine: (nodes - 1) / 3, lies, flood, ..drawn }
+    };
+    let broken = run_seeds(FLOODS, flooded);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in [3, 14, 159] {

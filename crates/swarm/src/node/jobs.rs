@@ -11,8 +11,10 @@ use super::{
 };
 use crate::{aggregate, kept::Kept};
 
-/// Parts that a node works on at a time.
-const JOBS_MAX: usize = 50;
+/// Parts that a node works on at a time: more than a third of 64 members may invent.
+const JOBS_MAX: usize = 500;
+/// And for one coordinator, where this node does not know the task that they are parts of.
+const JOBS_UNKNOWN_MAX: usize = 8;
 /// Decision 50: what is harder is divided, if there are enough agents.
 pub const RECURSION_ABOVE: Share = Share::percent(40);
 pub const RECURSION_AGENTS_MIN: usize = 3;
@@ -67,8 +69,9 @@ impl Node {
         if m.task.deadline <= now {
             return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
         }
+        self.check_task(now, &m.task, false)?;
         self.jobs.retain(|_, job| now < job.task.deadline);
-        if self.jobs.len() >= JOBS_MAX {
+        if !self.has_time(kept, m) {
             return refuse(ErrorCode::InvalidRequest, "this node has enough to do");
         }
         let below = self.epoch_of(&m.task).map_or(0, |epoch| self.below(&epoch, &self.me).len());
@@ -84,7 +87,7 @@ impl Node {
             divided,
         };
         if divided {
-            self.open_task(now, kept)?;
+            self.open_task(now, kept, kept.meta.signer)?;
             self.jobs.insert(id.clone(), job);
             self.take_the_chair(now, id, out);
         } else {
@@ -93,6 +96,15 @@ impl Node {
             out.push(Output::Ask(Ask::Execute { task, attempt: 1, reason: None }));
         }
         Ok(())
+    }
+
+    /// Nobody keeps this node busy with what it has made up.
+    fn has_time(&self, kept: &Kept, m: &Assign) -> bool {
+        let open = self.jobs.values().filter(|job| !job.over);
+        let is_known = self.tasks.contains_key(&m.parent_task_id);
+        let of_signer = |job: &&Job| job.coordinator == kept.meta.signer;
+        let same = open.clone().filter(of_signer).count();
+        open.count() < JOBS_MAX && (is_known || same < JOBS_UNKNOWN_MAX)
     }
 
     /// Where this node knows how the task was planned, only its leaders give orders.

@@ -105,7 +105,7 @@ impl Node {
         if !may_chair {
             return refuse(ErrorCode::InvalidSignature, "the signer may not chair this board");
         }
-        self.open_task(now, &origin)?;
+        self.open_task(now, &origin, m.chair)?;
         self.admit_successor(&m.task_id, m.chair);
         let Some(state) = self.tasks.get(&m.task_id) else {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
@@ -248,7 +248,7 @@ impl Node {
         if task.task_id != m.task_id {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
         }
-        self.open_task(now, origin)?;
+        self.open_task(now, origin, m.chair_id)?;
         self.learn_successions(now, task.epoch, &ground, out);
         self.admit_successor(&m.task_id, m.chair_id);
         let Some(epoch) = self.epoch_of(task) else {

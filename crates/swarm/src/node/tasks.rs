@@ -26,6 +26,8 @@ pub const INJECTIONS_MAX: usize = 10;
 pub const INJECT_WINDOW_MS: u64 = 60_000;
 /// And one coordinator so many parts.
 pub const PARTS_MAX: usize = 100;
+/// Parts that are divided further and open at a time, of those that one agent speaks for.
+pub const PARTS_OPEN_MAX: usize = 30;
 /// How far away a deadline may be.
 pub const DEADLINE_MAX_MS: u64 = 30 * 86_400_000;
 /// How long after its deadline a task that never ended is forgotten.
@@ -34,10 +36,11 @@ pub const FORGET_AFTER_MS: u64 = 3_600_000;
 const GUEST_FORGETS_AFTER_MS: u64 = 60_000;
 /// Originators whose injections are counted.
 const ORIGINATORS_MAX: usize = 10_000;
-/// Tasks from outside that a node takes part in at a time.
+/// Tasks from outside that a node has taken and that are open; others hear of no more from it.
 pub const TASKS_MAX: usize = 50;
-/// Tasks that a node knows of at a time, parts and those that are over included.
-const KNOWN_MAX: usize = 2_000;
+/// Tasks that a node knows of at a time, parts and those that are over included: room for what a
+/// third of 64 members may invent, beside what all leaders may take.
+const KNOWN_MAX: usize = 4_000;
 /// Decision 50.
 pub const DEPTH_MAX: u32 = 10;
 
@@ -47,6 +50,8 @@ pub(crate) struct TaskState {
     pub(super) task: Task,
     /// The order from outside, or the assignment by the parent's coordinator.
     pub(super) origin: Kept,
+    /// Who has brought it here: its share of this node's memory is limited.
+    by: Did,
     pub(super) plan: Accord,
     pub(super) table: Table,
     pub(super) result: Option<Accord>,
@@ -114,7 +119,7 @@ impl Node {
             if inject.task.deadline <= now {
                 return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
             }
-            self.open_task(now, kept)?;
+            self.open_task(now, kept, self.me)?;
             self.admit_successor(&id, self.me);
             out.push(Output::Event(Event::Injected { task_id: id.clone() }));
         }
@@ -137,17 +142,23 @@ impl Node {
         }
     }
 
-    /// Nobody fills this node's memory with orders: from outside few, from coordinators some more.
+    /// Nobody fills this node's memory with orders: neither who gives them nor who passes them on,
+    /// since a member can invent those who give them.
     fn count_task(
         &mut self,
         now: Timestamp,
         originator: &Did,
+        by: &Did,
         is_root: bool,
     ) -> Result<(), Refusal> {
-        let max = if is_root { INJECTIONS_MAX } else { PARTS_MAX };
-        let open = self.tasks.values().filter(|task| task.is_root() && task.ended.is_none());
-        if is_root && open.count() >= TASKS_MAX {
-            let reason = format!("this node has {TASKS_MAX} tasks; try another");
+        let (max, open_max) = match is_root {
+            true => (INJECTIONS_MAX, TASKS_MAX),
+            false => (PARTS_MAX, PARTS_OPEN_MAX),
+        };
+        let same = |task: &&TaskState| task.by == *by && task.is_root() == is_root;
+        let open = self.tasks.values().filter(same).filter(|task| task.ended.is_none()).count();
+        if open >= open_max {
+            let reason = format!("{open_max} tasks by one agent are open; try another");
             return refuse(ErrorCode::InvalidRequest, reason);
         }
         if self.injections.len() >= ORIGINATORS_MAX {
@@ -164,8 +175,13 @@ impl Node {
         Ok(())
     }
 
-    /// Begins to take part in a task, from the order that it rests on.
-    pub(super) fn open_task(&mut self, now: Timestamp, origin: &Kept) -> Result<(), Refusal> {
+    /// Begins to take part in a task that somebody speaks for, from the order that it rests on.
+    pub(super) fn open_task(
+        &mut self,
+        now: Timestamp,
+        origin: &Kept,
+        by: Did,
+    ) -> Result<(), Refusal> {
         let (task, chair) = match &origin.message {
             Message::Inject(inject) => (&inject.task, None),
             Message::Assign(assign) => (&assign.task, Some(assign.assignee)),
@@ -184,7 +200,7 @@ impl Node {
         if self.tasks.len() >= KNOWN_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many tasks");
         }
-        self.count_task(now, &origin.meta.signer, chair.is_none())?;
+        self.count_task(now, &origin.meta.signer, &by, chair.is_none())?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
         let timing = &self.genesis.timing;
         let setting = Setting {
@@ -200,6 +216,7 @@ impl Node {
         let state = TaskState {
             task: task.clone(),
             origin: origin.clone(),
+            by,
             plan: Accord::new(self.me, setting, vec![origin.clone()], now),
             table: Table::default(),
             result: None,
@@ -212,7 +229,12 @@ impl Node {
         Ok(())
     }
 
-    fn check_task(&self, now: Timestamp, task: &Task, is_root: bool) -> Result<(), Refusal> {
+    pub(super) fn check_task(
+        &self,
+        now: Timestamp,
+        task: &Task,
+        is_root: bool,
+    ) -> Result<(), Refusal> {
         if task.description.len() > DESCRIPTION_LEN_MAX {
             let reason = format!("a description has at most {DESCRIPTION_LEN_MAX} bytes");
             return refuse(ErrorCode::InvalidParams, reason);
@@ -246,7 +268,7 @@ impl Node {
             && task.task_id == id
         {
             // A refusal leaves the task unknown, and what follows does nothing.
-            let _ = self.open_task(now, origin);
+            let _ = self.open_task(now, origin, kept.meta.signer);
         }
     }
 
@@ -263,10 +285,9 @@ impl Node {
     }
 
     fn forget(&mut self, now: Timestamp) {
-        let me = self.me;
         self.tasks.retain(|_, state| {
-            let is_witness = state.plan.setting().witnesses.binary_search(&me).is_ok();
-            let rest_ms = if is_witness { FORGET_AFTER_MS } else { GUEST_FORGETS_AFTER_MS };
+            let rest_ms =
+                if state.plan.is_witness() { FORGET_AFTER_MS } else { GUEST_FORGETS_AFTER_MS };
             state.ended.is_some() || now < plus(state.task.deadline, rest_ms)
         });
         /// Tasks that are over and still answered for.
