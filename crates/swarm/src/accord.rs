@@ -20,12 +20,13 @@ pub use self::{
     proven::{Proven, proven},
     setting::Setting,
 };
-use crate::kept::{Kept, attach};
+use crate::kept::Kept;
 
 mod proven;
 mod setting;
 #[cfg(test)]
 mod tests;
+mod words;
 
 /// How many views ahead of its own a witness listens to.
 const VIEWS_AHEAD_MAX: u32 = 1_000;
@@ -529,72 +530,6 @@ impl Accord {
             // It has signed and heard no more: the signature was lost, or what came of it.
             None => self.vote.map(|vote| self.send_vote(vote)).into_iter().collect(),
         }
-    }
-
-    fn send(&self, to: Vec<Did>, word: Word, view: u32, attached: &[&[Kept]]) -> Act {
-        let certificate = Certificate { subject: self.setting.subject.clone(), view, word };
-        Act::Send { to, certificate: Box::new(certificate), attached: attach(&attached.concat()) }
-    }
-
-    /// Signs, and soon again if nothing comes of it.
-    fn sign(&mut self, now: Timestamp, vote: Vote) -> Act {
-        self.vote = Some(vote);
-        self.repeats = 0;
-        self.resend_at = plus(now, self.setting.resend_ms);
-        self.send_vote(vote)
-    }
-
-    fn send_vote(&self, vote: Vote) -> Act {
-        let word = Word::Sign { step: vote.step, hash: vote.hash };
-        self.send(vec![vote.leader], word, vote.view, &[])
-    }
-
-    fn send_proposal(&self, to: Vec<Did>) -> Option<Act> {
-        let proposal = self.proposal.as_ref()?;
-        let word = Word::Propose { value: proposal.value.clone() };
-        Some(self.send(to, word, self.view, &[&proposal.record, &proposal.justified_by]))
-    }
-
-    fn send_prepared(&self, to: Vec<Did>) -> Option<Act> {
-        let prepared = self.prepared.as_ref()?;
-        let word = Word::Bundle { step: Step::Prepare, value: prepared.value.clone() };
-        Some(self.send(to, word, prepared.view, &[&prepared.signatures]))
-    }
-
-    /// Tells all witnesses that this node waits no longer. What is prepared here only the view's
-    /// leader needs, who has to propose it again: it is long.
-    fn ask_for_view(&self) -> Vec<Act> {
-        let leader = self.setting.leader(self.view);
-        let (leader, others): (Vec<Did>, Vec<Did>) =
-            self.setting.witnesses.iter().partition(|did| Some(**did) == leader);
-        vec![self.next_view(leader), self.bare_next_view(others)]
-    }
-
-    fn bare_next_view(&self, to: Vec<Did>) -> Act {
-        self.send(to, Word::NextView { prepared: None }, self.view, &[&self.ground])
-    }
-
-    /// With what is prepared here.
-    fn next_view(&self, to: Vec<Did>) -> Act {
-        let prepared = self.prepared.as_ref();
-        let mut attached: Vec<&[Kept]> = vec![&self.ground];
-        if let Some(known) = prepared {
-            attached.extend([&known.signatures[..], &known.record[..]]);
-        }
-        let word = Word::NextView {
-            prepared: prepared
-                .map(|known| Prepared { view: known.view, value: known.value.clone() }),
-        };
-        self.send(to, word, self.view, &attached)
-    }
-
-    /// Sends the certificate to others.
-    pub fn tell(&self, to: Vec<Did>) -> Vec<Act> {
-        let Some(decided) = &self.decided else {
-            return Vec::new();
-        };
-        let word = Word::Bundle { step: Step::Commit, value: decided.value.clone() };
-        vec![self.send(to, word, decided.view, &[&decided.signatures, &decided.record])]
     }
 }
 
