@@ -398,6 +398,7 @@ fn profile(key: &Key, issuer: &Key, location: Location, epochs: u64, rng: &mut R
             stake,
         },
         evidence: Evidence(evidence),
+        published: Vec::new(),
         proof_of_work: pow::solve(&key.did, DIFFICULTY),
     }
 }

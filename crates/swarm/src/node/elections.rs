@@ -145,6 +145,7 @@ impl Node {
                 score: self.profile.score.clone(),
                 location_vector: self.profile.location,
                 evidence: self.profile.evidence.clone(),
+                published: self.profile.published.clone(),
             }),
         };
         let current = self.epoch();
