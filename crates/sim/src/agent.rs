@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 
 use skep_base::{Did, Timestamp, hash::sha256, hash::sha256_parts};
-use skep_swarm::node::{Answer, Ask};
+use skep_swarm::{
+    challenge,
+    node::{Answer, Ask},
+};
 use skep_wire::swarm::{CriticScore, Plan, Share, SubmitResult, Subtask, Task};
 
 use crate::rng::{Rng, mix};
@@ -35,6 +38,7 @@ const CRITIQUE_MS: (u64, u64) = (300, 3_000);
 const VOTE_MS: (u64, u64) = (200, 2_000);
 const WORK_MS: (u64, u64) = (1_000, 15_000);
 const CHECK_MS: (u64, u64) = (50, 500);
+const COMPUTE_MS: (u64, u64) = (200, 4_000);
 
 /// One agent and its character.
 #[derive(Clone, Debug)]
@@ -66,16 +70,17 @@ pub fn good_work(description: &str) -> String {
 impl Agent {
     /// What it answers, and after how long.
     pub fn answer(&self, now: Timestamp, ask: &Ask) -> (i64, Answer) {
-        let (purpose, task, took) = match ask {
-            Ask::Plan { task } => ("plan", task, PLAN_MS),
-            Ask::Critique { task, .. } => ("critique", task, CRITIQUE_MS),
-            Ask::Vote { task, .. } => ("vote", task, VOTE_MS),
-            Ask::Execute { task, .. } => ("work", task, WORK_MS),
-            Ask::Check { task, .. } => ("check", task, CHECK_MS),
+        let (purpose, about, took) = match ask {
+            Ask::Plan { task } => ("plan", task.task_id.clone(), PLAN_MS),
+            Ask::Critique { task, .. } => ("critique", task.task_id.clone(), CRITIQUE_MS),
+            Ask::Vote { task, .. } => ("vote", task.task_id.clone(), VOTE_MS),
+            Ask::Execute { task, .. } => ("work", task.task_id.clone(), WORK_MS),
+            Ask::Check { task, .. } => ("check", task.task_id.clone(), CHECK_MS),
+            Ask::Compute { beacon, .. } => ("compute", beacon.to_string(), COMPUTE_MS),
         };
-        let mut rng = self.rng(purpose, &task.task_id);
+        let mut rng = self.rng(purpose, &about);
         let delay_ms = rng.between(took.0, took.1) as i64;
-        let task_id = task.task_id.clone();
+        let task_id = about;
         let answer = match ask {
             Ask::Plan { task } => Answer::Plan { task_id, plan: self.plan(&mut rng, now, task) },
             Ask::Critique { plans, is_critic, .. } => Answer::Critique {
@@ -94,6 +99,10 @@ impl Agent {
                 Answer::Work { task_id, content: if fails { good.to_uppercase() } else { good } }
             }
             Ask::Check { task, result } => self.check(task_id, task, result),
+            Ask::Compute { epoch, beacon, difficulty } => Answer::Computed {
+                epoch: *epoch,
+                nonce: challenge::solve(beacon, &self.me, *difficulty),
+            },
         };
         (delay_ms, answer)
     }

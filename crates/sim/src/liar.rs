@@ -10,8 +10,8 @@ use std::{
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
 use skep_swarm::{epoch::Epoch, genesis::Genesis};
 use skep_wire::swarm::{
-    Certificate, Chosen, Inject, Invite, Keepalive, Message, Outcome, Plan, Share, Signed, Step,
-    Task, TaskStatus, Value, Word,
+    Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Outcome, Plan,
+    Share, Signed, Step, Task, TaskStatus, Value, Word,
 };
 
 use crate::{rng::Rng, schemer::Schemer};
@@ -26,6 +26,8 @@ const BURST: usize = 10;
 const JUNK_LASTS: Duration = Duration::from_secs(120);
 /// How often a liar that forges, repeats or floods does so, when it says something.
 const EXTRA_PERCENT: u32 = 10;
+/// The largest whole number that JSON can hold.
+const HELD_LONGEST_MS: u64 = (1 << 53) - 1;
 
 /// One way to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +62,10 @@ pub enum Lie {
     DieAsChair,
     /// Proposes a value to half of the witnesses, and is gone.
     DieAsLeader,
+    /// Is somewhere else with every keepalive and ballot, and echoes what it likes.
+    FalsePlace,
+    /// Does not do the work of an epoch's challenge, and now and then says that it has.
+    FalseCompute,
     /// Wants two values to be final, and has friends who sign both.
     TwoBundles,
     /// Hears everything and says nothing.
@@ -67,7 +73,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    pub const ALL: [Lie; 18] = [
+    pub const ALL: [Lie; 20] = [
         Lie::EquivocateCommit,
         Lie::EquivocateBallot,
         Lie::EquivocateProposal,
@@ -84,6 +90,8 @@ impl Lie {
         Lie::AcceptAll,
         Lie::DieAsChair,
         Lie::DieAsLeader,
+        Lie::FalsePlace,
+        Lie::FalseCompute,
         Lie::TwoBundles,
         Lie::Silent,
     ];
@@ -253,6 +261,8 @@ impl Liar {
             let (half, _) = self.halves(to);
             return Altered { drafts: vec![self.say(half, message, attached)], dies };
         }
+        let message = if self.has(Lie::FalsePlace) { self.misplace(message) } else { message };
+        let message = if self.has(Lie::FalseCompute) { self.pretend(message) } else { message };
         match self.second_version(&message) {
             Some(Version::Instead(message)) => {
                 Altered { drafts: vec![self.say(to, message, attached)], dies }
@@ -273,6 +283,39 @@ impl Liar {
             Some(Version::Nothing) => Altered::default(),
             None => Altered { drafts: vec![self.say(to, message, attached)], dies },
         }
+    }
+
+    fn pretend(&mut self, mut message: Message) -> Message {
+        if let Message::Keepalive(keepalive) = &mut message {
+            let nonce = self.rng.next_u64() >> 11;
+            let claims = self.rng.percent(10);
+            keepalive.computed =
+                keepalive.computed.filter(|_| claims).map(|said| Computed { nonce, ..said });
+        }
+        message
+    }
+
+    /// Puts itself somewhere else; times that it echoes are sometimes right, delays never.
+    fn misplace(&mut self, mut message: Message) -> Message {
+        let mut axis = || (self.rng.unit() - 0.5) * 40.0;
+        let place = Location { x: axis(), y: axis(), z: axis() };
+        match &mut message {
+            Message::Keepalive(keepalive) => {
+                keepalive.location_vector = Some(place);
+                keepalive.location_error = Share::ZERO;
+                for echo in &mut keepalive.echoes {
+                    let held_ms = [0, echo.held_ms + 20, HELD_LONGEST_MS];
+                    echo.held_ms = self.rng.pick(&held_ms).copied().unwrap_or(0);
+                    if self.rng.percent(20) {
+                        echo.timestamp = Timestamp::from_ms((self.rng.next_u64() >> 22) as i64);
+                    }
+                }
+            }
+            Message::ElectionVote(vote) => vote.location_vector = Some(place),
+            Message::Candidacy(candidacy) => candidacy.location_vector = place,
+            _ => {}
+        }
+        message
     }
 
     fn second_version(&self, message: &Message) -> Option<Version> {
@@ -344,13 +387,7 @@ impl Liar {
         if self.has(Lie::Forge)
             && let Some(&victim) = self.rng.pick(&self.peers)
         {
-            let keepalive = Keepalive {
-                agent_id: victim,
-                epoch: 1,
-                timestamp: now,
-                elected: 0,
-                active_tasks: 0,
-            };
+            let keepalive = Keepalive::new(victim, 1, now);
             drafts.push(Draft::Say {
                 signer: victim,
                 to: strangers.clone(),

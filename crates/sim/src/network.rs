@@ -69,6 +69,11 @@ impl Network {
         Network { places, weather, rng }
     }
 
+    /// Where the endpoints lie.
+    pub fn places(&self) -> &[Location] {
+        &self.places
+    }
+
     /// When a message sent now arrives: not at all, once or twice.
     pub fn carry(&mut self, now_ms: i64, from: usize, to: usize) -> [Option<i64>; 2] {
         let faulty = now_ms < self.weather.faults_until_ms;

@@ -25,13 +25,15 @@ use crate::{
     heard::Heard,
     invariant::{Invariant, Violation, Watch},
     liar::{Liar, Lie},
+    map::Map,
     network::{Cut, Network, Weather, scatter},
     rng::Rng,
     seal::{Key, Registry, Signatures},
     setup::Setup,
     timeline::Timeline,
     trace::Trace,
-    world::{Counts, Load, Parts, Slot, World},
+    traffic::{Counts, Load, Traffic},
+    world::{Parts, Slot, World},
 };
 
 /// When every simulated swarm was founded.
@@ -86,6 +88,8 @@ pub struct TaskOutcome {
 pub struct Report {
     pub setup: Setup,
     pub counts: Counts,
+    /// What was sent, by kind.
+    pub traffic: Traffic,
     pub trace_hash: Trace,
     pub outcomes: Vec<TaskOutcome>,
     pub violations: Vec<Violation>,
@@ -101,6 +105,7 @@ pub struct Report {
     pub keys: KnownKeys,
     /// Of elections, successions and tasks, as `Setup::keep_messages` wants them.
     pub messages: Vec<Arc<Signed>>,
+    pub map: Map,
 }
 
 /// Runs a whole swarm until its tasks have ended, and some time longer.
@@ -162,6 +167,8 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
             world.parts.watch.report(now_ms, Some(node), Invariant::EndsInTime, what);
         }
     }
+    world.look_who_leads();
+    let map = map(&world.parts);
     let joined = world.joined(setup.founders());
     let Parts { clients, slots, watch, mut timeline, keys, heard, genesis, .. } = world.parts;
     let mut known = KnownKeys::default();
@@ -185,6 +192,7 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
     Report {
         setup: setup.clone(),
         counts: world.counts,
+        traffic: world.traffic,
         trace_hash: world.trace,
         outcomes,
         loads: slots.iter().map(|slot| slot.load).collect(),
@@ -196,6 +204,16 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
         genesis,
         keys: known,
         messages: heard.map_or_else(Vec::new, Heard::into_messages),
+        map,
+    }
+}
+
+fn map(parts: &Parts) -> Map {
+    Map {
+        dids: parts.keys.iter().map(|key| key.did).collect(),
+        real: parts.network.places()[..parts.slots.len()].to_vec(),
+        believed: parts.slots.iter().map(Slot::coordinate).collect(),
+        epoch: parts.leading.clone(),
     }
 }
 
@@ -223,7 +241,7 @@ fn build(setup: &Setup) -> World {
     let calm_from_ms = if setup.has_faults() { faults_until_ms } else { 0 };
     let places = scatter(&mut rng, setup.nodes + setup.tasks);
     let cuts = cuts(setup, faults_until_ms, &mut rng);
-    let slots = slots(setup, &genesis, &issuer, &keys, &places, &mut rng);
+    let slots = slots(setup, &genesis, &issuer, &keys, &mut rng);
     let timeline = setup.picture.then(|| Timeline {
         nodes: setup.nodes,
         liars: slots.iter().map(|slot| !slot.is_honest()).collect(),
@@ -233,9 +251,9 @@ fn build(setup: &Setup) -> World {
     let weather =
         Weather { loss: setup.loss, duplication: setup.duplication, cuts, faults_until_ms };
     let mut world = World::new(Parts {
-        leading: Epoch::founding(&genesis),
+        leading: Epoch::founding_shared(&genesis),
         planted: Planted::new(setup.bug, &genesis),
-        door: Door::new(setup.timing.clone(), Epoch::founding(&genesis), calm_from_ms),
+        door: Door::new(setup.timing.clone(), Epoch::founding_shared(&genesis), calm_from_ms),
         genesis,
         keys,
         slots,
@@ -323,7 +341,6 @@ fn slots(
     genesis: &Arc<Genesis>,
     issuer: &Key,
     keys: &[Key],
-    places: &[Location],
     rng: &mut Rng,
 ) -> Vec<Slot> {
     let mut numbers: Vec<usize> = (0..setup.nodes).collect();
@@ -335,7 +352,7 @@ fn slots(
     let epochs = genesis.epoch_at(Timestamp::from_ms(
         START.as_ms() + (setup.begin_ms + TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
     ));
-    let mut slot = |(number, (key, place)): (usize, (&Key, &Location))| {
+    let mut slot = |(number, key): (usize, &Key)| {
         let lies = if lying.contains(&number) { choose_lies(setup, rng) } else { Vec::new() };
         let agent = Agent {
             seed: setup.seed,
@@ -348,7 +365,7 @@ fn slots(
             Box::new(Liar::new(key.did, lies, own, peers.clone(), friends.clone()))
         });
         let skew_ms = rng.between(0, 2 * SKEW_MAX_MS as u64) as i64 - SKEW_MAX_MS;
-        let profile = profile(key, issuer, *place, epochs, rng);
+        let profile = profile(key, issuer, epochs, rng);
         let node = if number < setup.founders() {
             Node::new(genesis.clone(), profile)
         } else {
@@ -359,7 +376,7 @@ fn slots(
         };
         Slot::new(node, skew_ms, agent, liar)
     };
-    keys.iter().zip(places).enumerate().map(&mut slot).collect()
+    keys.iter().enumerate().map(&mut slot).collect()
 }
 
 fn choose_lies(setup: &Setup, rng: &mut Rng) -> Vec<Lie> {
@@ -371,7 +388,7 @@ fn choose_lies(setup: &Setup, rng: &mut Rng) -> Vec<Lie> {
     all[..rng.between(1, 4) as usize].to_vec()
 }
 
-fn profile(key: &Key, issuer: &Key, location: Location, epochs: u64, rng: &mut Rng) -> Profile {
+fn profile(key: &Key, issuer: &Key, epochs: u64, rng: &mut Rng) -> Profile {
     let (reputation, stake) = (rng.share(20, 100), rng.share(0, 100));
     let mut evidence = Vec::new();
     for epoch in 1..=epochs {
@@ -388,7 +405,8 @@ fn profile(key: &Key, issuer: &Key, location: Location, epochs: u64, rng: &mut R
         key_chain: Vec::new(),
         capabilities: skills(rng),
         resources: Resources { cpu_cores: 8, ram_gb: 16, gpu_vram_gb: None, disk_gb: 100 },
-        location,
+        // Nobody is told where it is: nodes measure it.
+        location: Location::default(),
         score: Score {
             agent_id: key.did,
             // What nobody has observed does not count, so everybody claims all.

@@ -63,6 +63,7 @@ impl Phase {
             Ask::Critique { .. } => Phase::Critique,
             Ask::Vote { .. } => Phase::Vote,
             Ask::Execute { .. } | Ask::Check { .. } => Phase::Work,
+            Ask::Compute { .. } => Phase::Upkeep,
         }
     }
 
@@ -137,8 +138,9 @@ pub struct Timeline {
 
 impl Timeline {
     pub(crate) fn think(&mut self, from_ms: i64, until_ms: i64, node: usize, ask: &Ask) {
-        if self.bars.len() < POINTS_MAX {
-            self.bars.push(Bar { node, from_ms, until_ms, phase: Phase::of_ask(ask) });
+        let phase = Phase::of_ask(ask);
+        if self.bars.len() < POINTS_MAX && !phase.is_upkeep() {
+            self.bars.push(Bar { node, from_ms, until_ms, phase });
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 
 use skep_base::{Did, Hash32, Timestamp};
 use skep_swarm::{
+    coordinate::Coordinate,
     epoch::Epoch,
     genesis::Genesis,
     node::{Answer, Ask, Event, Input, Node, Output},
@@ -27,6 +28,7 @@ use crate::{
     seal::{Key, Registry},
     timeline::{Phase, Timeline},
     trace::Trace,
+    traffic::{Counts, Load, Traffic},
 };
 
 mod answers;
@@ -107,30 +109,11 @@ impl Slot {
     pub fn is_honest(&self) -> bool {
         self.liar.is_none()
     }
-}
 
-/// Messages that a node has received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// About tasks.
-    pub work: u32,
-    pub work_bytes: u64,
-    /// Handshakes, keepalives, elections, successions.
-    pub upkeep: u32,
-}
-
-/// What is counted in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub events: u64,
-    pub messages: u64,
-    pub bytes: u64,
-    pub lost: u64,
-    pub forged: u64,
-    pub refused: u64,
-    pub restarts: u64,
-    /// Orders that somebody took in a failed leader's place.
-    pub in_place: u64,
+    /// Where it believes to be, unless it is down.
+    pub fn coordinate(&self) -> Option<Coordinate> {
+        self.node.as_ref().map(|node| *node.place())
+    }
 }
 
 /// What a world is made of.
@@ -167,6 +150,7 @@ pub struct World {
     /// Whom clients turn to.
     acting: Vec<Did>,
     pub counts: Counts,
+    pub traffic: Traffic,
     pub trace: Trace,
 }
 
@@ -190,6 +174,7 @@ impl World {
             deadlines,
             acting: Vec::new(),
             counts: Counts::default(),
+            traffic: Traffic::default(),
             trace: Trace::default(),
         }
     }
@@ -529,6 +514,7 @@ impl World {
     fn send(&mut self, from: usize, to: &[Did], message: &Arc<Signed>) {
         let genuine = self.parts.registry.admit(message).is_ok();
         let bytes = message.wire_len() as u64;
+        let before = self.counts.messages;
         for did in to {
             let Some(&number) = self.numbers.get(did) else {
                 continue;
@@ -550,6 +536,7 @@ impl World {
                 self.push(at_ms, What::Deliver { to: number, genuine, message });
             }
         }
+        self.traffic.add(message, self.counts.messages - before);
     }
 
     /// The ends of clients' tasks that a node does not know; it knows of the tasks.

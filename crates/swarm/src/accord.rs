@@ -6,13 +6,16 @@
 //! too long is left together with whatever was prepared in it, which the next leader must propose
 //! again: a value that may be final somewhere is never replaced.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
 use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word};
 
-use self::proven::record_of;
+use self::proven::{justification, record_of};
 pub use self::{
     proven::{Proven, proven},
     setting::Setting,
@@ -96,6 +99,8 @@ pub struct Accord {
     /// Those who wait no longer, by the last view that they have asked for.
     moved_on: BTreeMap<Did, Kept>,
     decided: Option<Proven>,
+    /// Witnesses whose signature was here when it was final, or came later.
+    late: BTreeSet<Did>,
 }
 
 type Judge<'a> = &'a dyn Fn(&Value, &[Kept]) -> Verdict;
@@ -120,6 +125,7 @@ impl Accord {
             prepared: None,
             moved_on: BTreeMap::new(),
             decided: None,
+            late: BTreeSet::new(),
         }
     }
 
@@ -175,6 +181,8 @@ impl Accord {
         }
         proven.record = self.complete(&proven.value, proven.record);
         let is_whole = proven.is_whole();
+        // Whoever has signed and signs again has not heard what came of it.
+        self.late.extend(proven.signatures.iter().map(|kept| kept.meta.signer));
         self.decided = Some(proven);
         self.proposal = None;
         self.moved_on.clear();
@@ -198,7 +206,7 @@ impl Accord {
             }
             // Somebody has what it follows from, and answers.
             self.resend_at = plus(now, ASK_EVERY * self.setting.resend_ms);
-            return vec![self.next_view(self.setting.witnesses.clone())];
+            return vec![self.bare_next_view(self.setting.witnesses.clone())];
         }
         if !self.setting.is_witness(&self.me) {
             return self.ask_as_guest(now);
@@ -239,8 +247,12 @@ impl Accord {
             };
         }
         if self.decided.is_some() {
-            // Whoever still asks has missed it. A signature is the last word of many: no answer.
-            let asks = !matches!(certificate.word, Word::Sign { .. });
+            // Whoever still asks has missed it. A signature is the last word of many; whoever signs
+            // again waits for an answer.
+            let asks = match certificate.word {
+                Word::Sign { .. } => self.setting.is_witness(&from) && !self.late.insert(from),
+                _ => true,
+            };
             return if asks && from != self.me { self.tell(vec![from]) } else { Vec::new() };
         }
         if !self.setting.is_witness(&from) {
@@ -272,7 +284,7 @@ impl Accord {
             let again = vote.hash == hash && vote.leader == from && view == self.view;
             return if again { vec![self.send_vote(vote)] } else { Vec::new() };
         }
-        let justified = self.justification(message, view, &hash);
+        let justified = justification(&self.setting, message, view, &hash);
         let is_safe = self.prepared.as_ref().is_none_or(|prepared| {
             prepared.value.hash() == hash || justified.is_some_and(|by| by >= prepared.view)
         });
@@ -293,29 +305,8 @@ impl Accord {
             self.seen = Some((hash, record));
         }
         let vote = Vote { view, step: Step::Prepare, hash, leader: from };
-        self.vote = Some(vote);
-        acts.push(self.send_vote(vote));
+        acts.push(self.sign(now, vote));
         acts
-    }
-
-    /// The view in which the proposed value was prepared before, if its signatures are attached.
-    fn justification(&self, message: &Kept, view: u32, hash: &Hash32) -> Option<u32> {
-        let mut by_view: BTreeMap<u32, Vec<Did>> = BTreeMap::new();
-        for signature in &message.attached {
-            if let Message::Certificate(inner) = &signature.message
-                && inner.subject == self.setting.subject
-                && inner.view < view
-                && inner.word == (Word::Sign { step: Step::Prepare, hash: *hash })
-                && self.setting.is_witness(&signature.meta.signer)
-            {
-                by_view.entry(inner.view).or_default().push(signature.meta.signer);
-            }
-        }
-        by_view.into_iter().rev().find_map(|(view, mut signers)| {
-            signers.sort();
-            signers.dedup();
-            (signers.len() >= self.setting.quorum()).then_some(view)
-        })
     }
 
     fn take_signature(
@@ -390,8 +381,7 @@ impl Accord {
         proven.record = self.complete(value, proven.record);
         let vote = Vote { view, step: Step::Commit, hash: value.hash(), leader: from };
         self.prepared = Some(proven);
-        self.vote = Some(vote);
-        acts.push(self.send_vote(vote));
+        acts.push(self.sign(now, vote));
         acts
     }
 
@@ -451,7 +441,7 @@ impl Accord {
     fn leave_view(&mut self, now: Timestamp) -> Vec<Act> {
         if self.view > 0 && self.supporters() < self.setting.quorum() {
             self.until = plus(now, self.next_pause(self.setting.quick_ms));
-            return vec![self.next_view(self.setting.witnesses.clone())];
+            return self.ask_for_view();
         }
         self.enter(now, self.view.saturating_add(1))
     }
@@ -478,7 +468,7 @@ impl Accord {
         self.resend_at = plus(now, self.setting.resend_ms);
         self.repeats = 0;
         self.proposal = None;
-        let mut acts = vec![self.next_view(self.setting.witnesses.clone())];
+        let mut acts = self.ask_for_view();
         acts.extend(self.propose());
         acts
     }
@@ -529,13 +519,22 @@ impl Accord {
                 let leader = self.setting.leader(self.view);
                 vec![self.next_view(leader.into_iter().collect())]
             }
-            None => Vec::new(),
+            // It has signed and heard no more: the signature was lost, or what came of it.
+            None => self.vote.map(|vote| self.send_vote(vote)).into_iter().collect(),
         }
     }
 
     fn send(&self, to: Vec<Did>, word: Word, view: u32, attached: &[&[Kept]]) -> Act {
         let certificate = Certificate { subject: self.setting.subject.clone(), view, word };
         Act::Send { to, certificate: Box::new(certificate), attached: attach(&attached.concat()) }
+    }
+
+    /// Signs, and soon again if nothing comes of it.
+    fn sign(&mut self, now: Timestamp, vote: Vote) -> Act {
+        self.vote = Some(vote);
+        self.repeats = 0;
+        self.resend_at = plus(now, self.setting.resend_ms);
+        self.send_vote(vote)
     }
 
     fn send_vote(&self, vote: Vote) -> Act {
@@ -555,6 +554,20 @@ impl Accord {
         Some(self.send(to, word, prepared.view, &[&prepared.signatures]))
     }
 
+    /// Tells all witnesses that this node waits no longer. What is prepared here only the view's
+    /// leader needs, who has to propose it again: it is long.
+    fn ask_for_view(&self) -> Vec<Act> {
+        let leader = self.setting.leader(self.view);
+        let (leader, others): (Vec<Did>, Vec<Did>) =
+            self.setting.witnesses.iter().partition(|did| Some(**did) == leader);
+        vec![self.next_view(leader), self.bare_next_view(others)]
+    }
+
+    fn bare_next_view(&self, to: Vec<Did>) -> Act {
+        self.send(to, Word::NextView { prepared: None }, self.view, &[&self.ground])
+    }
+
+    /// With what is prepared here.
     fn next_view(&self, to: Vec<Did>) -> Act {
         let prepared = self.prepared.as_ref();
         let mut attached: Vec<&[Kept]> = vec![&self.ground];

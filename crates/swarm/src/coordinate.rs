@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use skep_base::{Did, hash::sha256_parts};
-use skep_wire::swarm::Location;
+use skep_wire::swarm::{Location, Share};
 
 #[cfg(test)]
 mod tests;
@@ -20,11 +21,15 @@ const STEP: f64 = 0.25;
 /// The error of a node that knows nothing, and the least one.
 const ERROR_MAX: f64 = 1.0;
 const ERROR_MIN: f64 = 1e-3;
+/// How far one sample moves a point at most: a liar that says it is at the end of the world pulls
+/// no harder than others.
+const MOVE_MAX_S: f64 = 0.02;
 /// Points are kept within so many seconds of the origin.
 const AXIS_MAX_S: f64 = 10.0;
 
-/// A point, and how far its distances are off, as a share.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A point, and how far its distances are off, as a share. Both are rounded to millionths, so that
+/// what is sent or stored is read back as the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coordinate {
     pub at: Location,
     pub error: f64,
@@ -37,6 +42,15 @@ impl Default for Coordinate {
 }
 
 impl Coordinate {
+    /// As others tell it.
+    pub fn told(at: Location, error: Share) -> Coordinate {
+        Coordinate { at, error: error.to_f64() }
+    }
+
+    pub fn error_share(&self) -> Share {
+        Share::from_e6((clamp_error(self.error) * 1e6).round() as u32)
+    }
+
     /// Moves towards or away from another node by a measured round trip.
     pub fn update(&mut self, mine: &Did, other: &Coordinate, other_did: &Did, rtt: Duration) {
         if rtt > RTT_MAX || !is_sane(&other.at) || !is_sane(&self.at) {
@@ -48,19 +62,24 @@ impl Coordinate {
         let (own, others) = (clamp_error(self.error), clamp_error(other.error));
         let trust = own / (own + others);
         let off = ((distance - rtt).abs() / rtt).min(ERROR_MAX);
-        self.error = clamp_error(off * STEP * trust + own * (1.0 - STEP * trust));
+        self.error = whole_e6(clamp_error(off * STEP * trust + own * (1.0 - STEP * trust)));
         let direction = match distance > 0.0 {
             true => away.map(|axis| axis / distance),
             false => any_direction(mine, other_did),
         };
-        let force = STEP * trust * (rtt - distance);
-        let moved = |axis: f64, part: f64| (axis + force * part).clamp(-AXIS_MAX_S, AXIS_MAX_S);
+        let force = (STEP * trust * (rtt - distance)).clamp(-MOVE_MAX_S, MOVE_MAX_S);
+        let moved =
+            |axis: f64, part: f64| whole_e6((axis + force * part).clamp(-AXIS_MAX_S, AXIS_MAX_S));
         self.at = Location {
             x: moved(self.at.x, direction[0]),
             y: moved(self.at.y, direction[1]),
             z: moved(self.at.z, direction[2]),
         };
     }
+}
+
+fn whole_e6(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
 }
 
 fn is_sane(at: &Location) -> bool {

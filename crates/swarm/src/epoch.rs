@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -17,11 +17,18 @@ use crate::{
     score::{ATTESTERS, WEIGHT_MIN},
 };
 
+#[cfg(test)]
+mod tests;
+
+/// How many of those that a node watches in a large swarm hear it, too.
+const ECHOED_IN_RING: usize = 2;
 /// Epochs that one thread remembers: thousands of nodes may share one.
 const REMEMBERED_MAX: usize = 8;
 
 thread_local! {
     static REMEMBERED: RefCell<Vec<Arc<Epoch>>> = const { RefCell::new(Vec::new()) };
+    /// The document that was asked for last, and what follows from it.
+    static FOUNDED: RefCell<Option<(Weak<Genesis>, Arc<Epoch>)>> = const { RefCell::new(None) };
 }
 
 /// What follows from an election's record.
@@ -50,6 +57,20 @@ impl Epoch {
         let member = |did| Member { did, weight: WEIGHT_MIN, missed: 0, at_us: None };
         let members = dids.into_iter().map(member).collect();
         Epoch::shared(Elected { epoch: 1, previous: 1, members, tier1 }, beacon)
+    }
+
+    /// The same for a document that many nodes of one thread share: it is hashed once.
+    pub fn founding_shared(genesis: &Arc<Genesis>) -> Arc<Epoch> {
+        let known = FOUNDED.with_borrow(|founded| {
+            let (document, epoch) = founded.as_ref()?;
+            // While somebody holds it, nothing else lies at its address and nobody changes it.
+            std::ptr::eq(document.as_ptr(), Arc::as_ptr(genesis)).then(|| epoch.clone())
+        });
+        known.unwrap_or_else(|| {
+            let epoch = Epoch::founding(genesis);
+            FOUNDED.set(Some((Arc::downgrade(genesis), epoch.clone())));
+            epoch
+        })
     }
 
     /// The epoch of a certified outcome.
@@ -142,19 +163,41 @@ impl Epoch {
         near.into_iter().collect()
     }
 
+    /// Who is told that a node is alive: those near it, those who watch it, and some that it
+    /// watches. The last two lie all over the swarm, so that whole families keep their bearings.
+    pub fn audience(&self, me: &Did) -> Vec<Did> {
+        let mut told = self.neighbours(me);
+        if self.is_small() {
+            return told;
+        }
+        told.extend(self.attesters(me));
+        let (ring, places) = self.ring();
+        if let Some(place) = places.get(me) {
+            let before = (1..=ECHOED_IN_RING).map(|back| place + ring.len() - back);
+            told.extend(before.map(|at| ring[at % ring.len()]));
+        }
+        told.sort_unstable();
+        told.dedup();
+        told
+    }
+
     /// Who watches a subject: the next ones in a ring that the beacon has shuffled. One draw serves
     /// everybody, where a lot for each subject would cost the square of the members.
     pub fn attesters(&self, subject: &Did) -> Vec<Did> {
-        let (ring, places) = self.ring.get_or_init(|| {
-            let ring = by_lot(&self.beacon, "attesters", &self.members);
-            let places = ring.iter().enumerate().map(|(place, did)| (*did, place)).collect();
-            (ring, places)
-        });
+        let (ring, places) = self.ring();
         let Some(place) = places.get(subject) else {
             return ring.iter().take(ATTESTERS).copied().collect();
         };
-        let others = ring.iter().cycle().skip(place + 1).take(ring.len() - 1);
-        others.take(ATTESTERS).copied().collect()
+        let others = ATTESTERS.min(ring.len() - 1);
+        (1..=others).map(|ahead| ring[(place + ahead) % ring.len()]).collect()
+    }
+
+    fn ring(&self) -> &(Vec<Did>, BTreeMap<Did, usize>) {
+        self.ring.get_or_init(|| {
+            let ring = by_lot(&self.beacon, "attesters", &self.members);
+            let places = ring.iter().enumerate().map(|(place, did)| (*did, place)).collect();
+            (ring, places)
+        })
     }
 
     pub fn is_tier1(&self, did: &Did) -> bool {

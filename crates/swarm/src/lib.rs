@@ -6,6 +6,7 @@
 pub mod accord;
 pub mod aggregate;
 pub mod assignment;
+pub mod challenge;
 pub mod coordinate;
 pub mod draw;
 pub mod election;

@@ -5,12 +5,14 @@
 //! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
 
 mod answers;
+mod computing;
 mod deliberating;
 mod elections;
 mod jobs;
 mod keys;
 mod newcomers;
 mod peers;
+mod place;
 mod planning;
 mod successions;
 mod table;
@@ -30,10 +32,13 @@ use skep_wire::swarm::{
     ProofOfWork, Published, Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
 };
 
-use crate::{accord::Act, epoch::Epoch, genesis::Genesis, kept::Kept};
+use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
 
 pub use self::newcomers::{CONTACTS_MAX, GUESTS_MAX};
-use self::{elections::Election, jobs::Job, peers::Peer, successions::Running, tasks::TaskState};
+use self::{
+    computing::Challenge, elections::Election, jobs::Job, peers::Peer, place::Place,
+    successions::Running, tasks::TaskState,
+};
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
 const EPOCHS_KEPT: usize = 4;
@@ -50,6 +55,7 @@ pub struct Profile {
     pub key_chain: Vec<KeyLink>,
     pub capabilities: Vec<String>,
     pub resources: Resources,
+    /// Where it believes to be before it has measured anything.
     pub location: Location,
     /// What it claims when it stands for election.
     pub score: Score,
@@ -73,11 +79,34 @@ pub enum Input {
 /// What a node asks its own agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    Plan { task: Task },
-    Critique { task: Task, plans: Vec<Plan>, is_critic: bool },
-    Vote { task: Task, plans: Vec<Plan>, critiques: Vec<Critique> },
-    Execute { task: Task, attempt: u32, reason: Option<String> },
-    Check { task: Task, result: Box<SubmitResult> },
+    Plan {
+        task: Task,
+    },
+    Critique {
+        task: Task,
+        plans: Vec<Plan>,
+        is_critic: bool,
+    },
+    Vote {
+        task: Task,
+        plans: Vec<Plan>,
+        critiques: Vec<Critique>,
+    },
+    Execute {
+        task: Task,
+        attempt: u32,
+        reason: Option<String>,
+    },
+    Check {
+        task: Task,
+        result: Box<SubmitResult>,
+    },
+    /// A nonce for [`crate::challenge::check`], as soon as it can be found.
+    Compute {
+        epoch: u64,
+        beacon: Hash32,
+        difficulty: u32,
+    },
 }
 
 /// And what the agent says.
@@ -88,6 +117,7 @@ pub enum Answer {
     Vote { task_id: String, rankings: Vec<String>, critic_scores: BTreeMap<String, CriticScore> },
     Work { task_id: String, content: String },
     Checked { task_id: String, artifact_id: String, accepted: bool, reason: Option<String> },
+    Computed { epoch: u64, nonce: u64 },
 }
 
 /// What has happened, for whoever watches.
@@ -152,6 +182,8 @@ pub struct Node {
     /// The certificates of the newest ones, for those who have missed them.
     certified: VecDeque<Kept>,
     peers: BTreeMap<Did, Peer>,
+    place: Place,
+    challenge: Challenge,
     keepalive_at: Timestamp,
     /// Whom this node has said who it is, lately.
     greetings: BTreeMap<Did, Timestamp>,
@@ -196,12 +228,15 @@ pub(crate) fn plus(now: Timestamp, ms: u64) -> Timestamp {
 
 impl Node {
     pub fn new(genesis: Arc<Genesis>, profile: Profile) -> Node {
-        let founding = Epoch::founding(&genesis);
+        let founding = Epoch::founding_shared(&genesis);
+        let founding_number = founding.number();
         Node {
             me: profile.key.did(),
             epochs: BTreeMap::from([(founding.number(), founding)]),
             certified: VecDeque::new(),
             peers: BTreeMap::new(),
+            place: Place::new(profile.location),
+            challenge: Challenge::new(founding_number, genesis.start),
             keepalive_at: genesis.start,
             greetings: BTreeMap::new(),
             contacts: Vec::new(),
@@ -224,6 +259,11 @@ impl Node {
 
     pub fn genesis(&self) -> &Genesis {
         &self.genesis
+    }
+
+    /// Where it is in the network, as far as it has measured.
+    pub fn place(&self) -> &Coordinate {
+        self.place.coordinate()
     }
 
     /// The newest election that is final here.
@@ -295,7 +335,7 @@ impl Node {
             _ => {}
         }
         match &kept.message {
-            Message::Keepalive(m) => self.take_keepalive(now, m, out),
+            Message::Keepalive(m) => self.take_keepalive(now, m, out)?,
             Message::AssignTier(m) => self.take_tier(m)?,
             Message::Succession(m) => self.take_succession(now, kept, m, out)?,
             Message::Certificate(m) => self.take_certificate(now, kept, &m.subject, out),
@@ -344,6 +384,7 @@ impl Node {
             Answer::Checked { task_id, artifact_id, accepted, reason } => {
                 self.take_check(now, &task_id, &artifact_id, accepted, reason, out);
             }
+            Answer::Computed { epoch, nonce } => self.take_computed(epoch, nonce),
         }
     }
 

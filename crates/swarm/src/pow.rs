@@ -37,7 +37,7 @@ fn work(name: &str, nonce: u64) -> Hash32 {
     sha256_parts(&[name.as_bytes(), &nonce.to_le_bytes()])
 }
 
-fn zero_bits(hash: &Hash32) -> u32 {
+pub(crate) fn zero_bits(hash: &Hash32) -> u32 {
     let zeros = hash.0.iter().take_while(|byte| **byte == 0).count();
     let next = hash.0.get(zeros).map_or(0, |byte| byte.leading_zeros());
     zeros as u32 * u8::BITS + next

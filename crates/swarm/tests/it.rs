@@ -2,6 +2,7 @@
 
 mod it {
     mod answers;
+    mod places;
     mod refusals;
     mod room;
     mod stories;

@@ -7,7 +7,7 @@
 //! let key = SecretKey::from_seed([7; 32]);
 //! let (me, now) = (key.public().did(), Timestamp::from_ms(1_800_000_000_000));
 //! let meta = Meta { signer: me, swarm: "public".to_owned(), epoch: 3, sent_at: now };
-//! let body = Keepalive { agent_id: me, epoch: 3, timestamp: now, elected: 3, active_tasks: 0 };
+//! let body = Keepalive::new(me, 3, now);
 //! let sent = Signed::seal(meta, Message::Keepalive(body), Vec::new(), &key);
 //!
 //! let text = serde_json::to_vec(&sent.to_json())?;

@@ -15,7 +15,7 @@ fn dissolve() -> Message {
 
 fn keepalive(agent_id: Did) -> Message {
     let timestamp = Timestamp::from_ms(1);
-    Message::Keepalive(Keepalive { agent_id, epoch: 1, timestamp, elected: 0, active_tasks: 0 })
+    Message::Keepalive(Keepalive::new(agent_id, 1, timestamp))
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl World {
 
     /// Clients know of the newest election that an honest node knows of, and who acts for those
     /// who failed.
-    fn look_who_leads(&mut self) {
+    pub(crate) fn look_who_leads(&mut self) {
         let honest = self.parts.slots.iter().filter(|slot| slot.is_honest());
         let newest = honest.filter_map(|slot| slot.node.as_ref()).map(|node| node.epoch());
         if let Some(newest) = newest.max_by_key(|epoch| epoch.number())

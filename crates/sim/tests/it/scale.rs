@@ -1,5 +1,5 @@
 use skep_sim::{Known, Setup, run};
-use skep_wire::swarm::End;
+use skep_wire::swarm::{End, Share};
 
 #[test]
 fn a_thousand_nodes_do_a_task_together() {
@@ -23,6 +23,26 @@ fn a_larger_swarm_does_not_mean_more_messages_for_each() {
     assert!(small > 0);
     // Per node: at most as the logarithm, which is half as much again from 100 to 1,000.
     assert!(2 * large * few <= 3 * small * many, "{small} at {few}, {large} at {many}");
+}
+
+/// What is lost is sent again, and not everything with it.
+#[test]
+fn loss_costs_about_as_many_bytes_as_messages() {
+    const SEEDS: std::ops::Range<u64> = 1..6;
+    let bytes = |loss| -> u64 {
+        let each = SEEDS.map(|seed| {
+            let report = run(&Setup { loss, ..Setup::calm(seed, 100, 1) });
+            assert!(report.violations.is_empty(), "{:?}", report.violations);
+            if std::env::var("TRAFFIC").is_ok() {
+                println!("seed {seed}, loss {loss}:\n{}", report.traffic);
+            }
+            report.loads.iter().map(|load| load.work_bytes).sum::<u64>()
+        });
+        each.sum()
+    };
+    let (calm, lossy) = (bytes(Share::ZERO), bytes(Share::percent(10)));
+    println!("{calm} bytes, with losses {lossy}");
+    assert!(lossy < 2 * calm, "{calm} bytes, with losses {lossy}");
 }
 
 /// What a process of ours has taken at most, as the system counts it.

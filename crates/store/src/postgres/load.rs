@@ -108,7 +108,7 @@ async fn load_named(
     let (clock, least) = (time.clock.map(|clock| clock.now().max(time.least)), time.least);
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
     // is the last word.
-    let (_, guards, names, locked, shared, read, transfers, accounts, resolutions, told) = futures_util::try_join!(
+    let answers = futures_util::try_join!(
         begin,
         ask(client, GUARDS, &wanted.guards),
         ask(client, NAMES, &wanted.names),
@@ -120,6 +120,7 @@ async fn load_named(
         ask(client, RESOLUTIONS, &wanted.transfers),
         tell_time(client, wanted, clock, least),
     )?;
+    let (_, guards, names, locked, shared, read, transfers, accounts, resolutions, told) = answers;
     keep_guards(&guards, group);
     for row in &names {
         wanted.keep_name(row, group);

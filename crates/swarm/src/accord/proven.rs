@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32};
 use skep_wire::swarm::{Message, Signed, Step, Value, Word};
 
+use super::Setting;
 use crate::{draw::quorum, kept::Kept};
 
 /// A value with the signatures of one step, and the messages from which it follows where they are
@@ -30,6 +31,31 @@ pub(super) fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
         message.attached.iter().map(|kept| (kept.hash(), kept)).collect();
     let found = value.record.iter().filter_map(|hash| attached.get(hash));
     found.map(|kept| Kept((*kept).clone())).collect()
+}
+
+/// The view in which a proposed value was prepared before, if its signatures are attached.
+pub(super) fn justification(
+    setting: &Setting,
+    message: &Kept,
+    view: u32,
+    hash: &Hash32,
+) -> Option<u32> {
+    let mut by_view: BTreeMap<u32, Vec<Did>> = BTreeMap::new();
+    for signature in &message.attached {
+        if let Message::Certificate(inner) = &signature.message
+            && inner.subject == setting.subject
+            && inner.view < view
+            && inner.word == (Word::Sign { step: Step::Prepare, hash: *hash })
+            && setting.is_witness(&signature.meta.signer)
+        {
+            by_view.entry(inner.view).or_default().push(signature.meta.signer);
+        }
+    }
+    by_view.into_iter().rev().find_map(|(view, mut signers)| {
+        signers.sort();
+        signers.dedup();
+        (signers.len() >= setting.quorum()).then_some(view)
+    })
 }
 
 /// The value of a bundle, if enough witnesses have signed it.

@@ -168,3 +168,33 @@ proptest! {
         prop_assert_eq!(room.values().len(), 1);
     }
 }
+
+/// Who misses the last word signs again, and its leader answers: no view is left for it, and nobody
+/// else is asked.
+#[test]
+fn who_signs_again_is_told_what_came_of_it() {
+    let (leader, unlucky) = (0, 3);
+    let mut room = Room::new(4, BTreeSet::new(), 2, 0);
+    let is_end = |kept: &Kept| {
+        matches!(&kept.message, Message::Certificate(said)
+            if matches!(said.word, Word::Bundle { step: Step::Commit, .. }))
+    };
+    let deliver = |room: &mut Room, is_lost: &dyn Fn(usize, &Kept) -> bool| {
+        while let Some((to, kept)) = room.line.pop() {
+            if !is_lost(to, &kept) {
+                let acts = room.accords[to].take(room.now, &kept, &|_, _| Verdict::Valid);
+                room.perform(to, acts);
+            }
+        }
+    };
+    room.perform(leader, vec![Act::Wanted]);
+    deliver(&mut room, &|to, kept| to == unlucky && is_end(kept));
+    assert!(room.accords[unlucky].decided().is_none());
+    room.now = plus(room.now, 200);
+    let acts = room.accords[unlucky].tick(room.now);
+    room.perform(unlucky, acts);
+    assert_eq!(room.line.len(), 1, "one question to one");
+    deliver(&mut room, &|_, _| false);
+    assert!(room.is_over());
+    assert_eq!(room.accords[unlucky].view(), 0);
+}

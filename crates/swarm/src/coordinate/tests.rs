@@ -80,6 +80,18 @@ fn what_cannot_be_is_ignored() {
 }
 
 #[test]
+fn a_liar_moves_nobody_far() {
+    let mut node = Coordinate::default();
+    for x in [9.9, -9.9] {
+        let before = node.at;
+        let liar = Coordinate { at: Location { x, y: 0.0, z: 0.0 }, error: 0.0 };
+        node.update(&did(1), &liar, &did(2), Duration::from_millis(1));
+        let moved = distance_us(&before, &node.at);
+        assert!((1..=20_000).contains(&moved), "{moved}");
+    }
+}
+
+#[test]
 fn distances_are_whole_microseconds() {
     let at = |x, y, z| Location { x, y, z };
     assert_eq!(distance_us(&at(0.0, 0.0, 0.0), &at(0.003, 0.004, 0.0)), 5_000);

@@ -10,7 +10,8 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, perform, plus, refuse, send,
+    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, computing::Challenge, perform, plus,
+    refuse, send,
 };
 use crate::{
     accord::{Accord, Setting, Verdict, proven},
@@ -40,11 +41,13 @@ impl Node {
         match &self.election {
             Some(election) => {
                 let begins = self.genesis.election_start(election.epoch);
+                let stands = plus(begins, self.genesis.timing.resend_ms);
                 let votes = plus(begins, self.genesis.timing.election_ms / 3);
                 let accord = election.accord.wake_at().filter(|_| self.is_member());
                 let accord = accord.unwrap_or(Timestamp::MAX);
+                let stands = if election.stood { Timestamp::MAX } else { stands };
                 let votes = if election.voted.is_none() { votes } else { Timestamp::MAX };
-                accord.min(votes)
+                accord.min(votes).min(stands)
             }
             None => self.genesis.election_start(self.epoch().number() + 1),
         }
@@ -109,7 +112,10 @@ impl Node {
         };
         let third = self.genesis.timing.election_ms / 3;
         let begins = self.genesis.election_start(epoch);
-        self.stand(epoch, out);
+        // Clocks differ: whoever is a little late must have begun, too.
+        if now >= plus(begins, self.genesis.timing.resend_ms) {
+            self.stand(epoch, out);
+        }
         if now >= plus(begins, third) {
             self.vote_in_election(now, epoch, out);
         }
@@ -143,7 +149,7 @@ impl Node {
                 agent_id: self.me,
                 epoch,
                 score: self.profile.score.clone(),
-                location_vector: self.profile.location,
+                location_vector: self.place().at,
                 evidence: self.profile.evidence.clone(),
                 published: self.profile.published.clone(),
             }),
@@ -169,6 +175,7 @@ impl Node {
                 if let Some(own) = election.votes.get(&self.me).and_then(|own| own.first()) {
                     out.push(send(self.council(&current), own.message.clone()));
                 }
+                self.stand_again(&current, out);
                 if let Some(election) = &mut self.election {
                     election.voted = Some(now);
                 }
@@ -193,13 +200,22 @@ impl Node {
             epoch,
             candidate_rankings: known.into_iter().map(|(_, did)| did).collect(),
             observed,
-            location_vector: Some(self.profile.location),
+            location_vector: Some(self.place().at),
         };
         let mut to = self.council(&current);
         to.push(self.me);
         out.push(send(to, Message::ElectionVote(vote)));
+        self.stand_again(&current, out);
         if let Some(election) = &mut self.election {
             election.voted = Some(now);
+        }
+    }
+
+    /// Whoever stands says so again with each ballot: what was said once may have been lost.
+    fn stand_again(&self, current: &Epoch, out: &mut Vec<Output>) {
+        let own = self.election.as_ref().and_then(|election| election.candidacies.get(&self.me));
+        if let Some(own) = own.and_then(|own| own.first()) {
+            out.push(send(self.council(current), own.message.clone()));
         }
     }
 
@@ -210,14 +226,13 @@ impl Node {
     /// What this node has seen of those that the beacon drew it for.
     fn observations(&self, now: Timestamp, current: &Epoch) -> BTreeMap<Did, Observed> {
         let is_drawn = |did: &Did| current.attesters(did).contains(&self.me);
-        let near =
-            self.peers.iter().filter(|(did, peer)| peer.handshake.is_some() && is_drawn(did));
-        near.map(|(did, peer)| {
-            let uptime = self.uptime_of(now, peer);
-            // The proof of work in its handshake is the challenge that it has passed.
-            (*did, Observed { uptime, proof_of_compute: Share::ONE })
-        })
-        .collect()
+        let watched = self.peers.iter().filter(|(did, _)| is_drawn(did));
+        watched
+            .map(|(did, peer)| {
+                let (uptime, proof_of_compute) = (self.uptime_of(now, peer), self.compute_of(peer));
+                (*did, Observed { uptime, proof_of_compute })
+            })
+            .collect()
     }
 
     pub(super) fn take_candidacy(
@@ -368,6 +383,8 @@ impl Node {
         self.hurry_if_behind(now);
         self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
+        self.challenge = Challenge::new(number, now);
+        self.ask_compute(now, out);
         let layout = epoch.layout();
         for child in layout.children_of(&self.me) {
             if let Some(tier) = layout.tier_of(child) {

@@ -34,7 +34,7 @@ impl Node {
 
     /// Whom signs of life go to.
     pub(super) fn near(&self) -> Vec<Did> {
-        let near = self.epoch().neighbours(&self.me);
+        let near = self.epoch().audience(&self.me);
         let mut all: BTreeSet<Did> = near.into_iter().collect();
         all.extend(self.near_by_succession());
         if !self.is_member() {

@@ -7,7 +7,7 @@ use skep_wire::swarm::{
     Share, Word,
 };
 
-use super::{Node, Output, Refusal, plus, refuse, send};
+use super::{Node, Output, Refusal, computing::Challenge, plus, refuse, send};
 use crate::{kept::Kept, pow};
 
 /// Capabilities that one agent can have.
@@ -25,6 +25,12 @@ pub(crate) struct Peer {
     pub(super) heard: u32,
     pub(super) counted_in: u64,
     pub(super) handshake: Option<Kept>,
+    /// When its last keepalive was sent by its clock, and heard by this node's.
+    pub(super) keepalive: Option<(Timestamp, Timestamp)>,
+    /// The last of this node's keepalives whose echo was used.
+    pub(super) measured: Option<Timestamp>,
+    /// How it did in the challenge of an epoch.
+    pub(super) computed: Option<(u64, Share)>,
     /// The election after which it was last told another, and when.
     pub(super) told: Option<(u64, Timestamp)>,
 }
@@ -38,6 +44,9 @@ impl Peer {
             heard: 0,
             counted_in: 0,
             handshake: None,
+            keepalive: None,
+            measured: None,
+            computed: None,
             told: None,
         }
     }
@@ -81,19 +90,26 @@ impl Node {
         if now < self.keepalive_at {
             return;
         }
-        self.started.get_or_insert(now);
+        if self.started.is_none() {
+            self.started = Some(now);
+            // Nobody could ask before: the founders' time begins now.
+            if self.epoch().number() == 1 {
+                self.challenge = Challenge::new(1, now);
+            }
+        }
         let to = self.near();
         self.greet(now, &to, out);
         self.repeat_key(out);
         self.keepalive_at = plus(now, self.genesis.timing.keepalive_ms);
-        let keepalive = Keepalive {
-            agent_id: self.me,
-            epoch: self.genesis.epoch_at(now),
-            timestamp: now,
+        let mut keepalive = Keepalive {
             elected: self.epoch().number(),
             active_tasks: self.load(),
+            computed: self.challenge.computed(),
+            ..Keepalive::new(self.me, self.genesis.epoch_at(now), now)
         };
+        self.tell_place(now, &to, &mut keepalive);
         out.push(send(to, Message::Keepalive(keepalive)));
+        self.ask_compute(now, out);
     }
 
     pub(super) fn handshake(&self) -> Handshake {
@@ -104,25 +120,39 @@ impl Node {
             key_chain: profile.key_chain.clone(),
             capabilities: profile.capabilities.clone(),
             resources: profile.resources.clone(),
-            location_vector: profile.location,
+            location_vector: self.place().at,
             proof_of_work: profile.proof_of_work.clone(),
             protocol_version: PROTOCOL_VERSION.to_owned(),
             evidence: profile.evidence.clone(),
         }
     }
 
-    pub(super) fn take_keepalive(&mut self, now: Timestamp, m: &Keepalive, out: &mut Vec<Output>) {
+    pub(super) fn take_keepalive(
+        &mut self,
+        now: Timestamp,
+        m: &Keepalive,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        self.check_computed(m)?;
         if !self.peers.contains_key(&m.agent_id) && self.peers.len() >= PEERS_MAX {
-            return;
+            return Ok(());
         }
         let peer = self.peers.entry(m.agent_id).or_insert_with(|| Peer::new(now));
+        // What is repeated is no new sign of life.
+        if peer.keepalive.is_some_and(|(last, _)| last >= m.timestamp) {
+            return Ok(());
+        }
+        peer.keepalive = Some((m.timestamp, now));
         if peer.counted_in != m.epoch {
             (peer.counted_in, peer.heard) = (m.epoch, 0);
         }
         peer.heard = peer.heard.saturating_add(1);
         peer.heard_at = now;
         peer.active_tasks = m.active_tasks;
+        self.note_computed(now, m);
+        self.take_echo(now, m);
         self.catch_up(now, m, out);
+        Ok(())
     }
 
     /// Whoever has missed an election gets its certificate: from its parent, or from those whose

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 use skep_base::{AgentId, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
-use skep_swarm::{aggregate, pow};
+use skep_swarm::{aggregate, challenge, pow};
 use skep_wire::swarm::{
-    Artifact, Candidacy, Commit, Decline, Dissolve, ErrorCode, Evidence, Handshake, Keepalive,
-    Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal, Share,
-    Signed, SubmitResult,
+    Artifact, Candidacy, Commit, Computed, Decline, Dissolve, ErrorCode, Evidence, Handshake,
+    Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal,
+    Share, Signed, SubmitResult,
 };
 use skep_wire::{
     identity::{Binding, Statement},
@@ -37,8 +37,7 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
     assert_eq!(room.refused(&me, lazy), Some(ErrorCode::InvalidPow));
     let other = room.seal(&stranger, hello(8, "/openswarm/2.0.0"));
     assert_eq!(room.refused(&me, other), Some(ErrorCode::InvalidRequest));
-    let alive =
-        Keepalive { agent_id: did, epoch: 1, timestamp: room.now, elected: 1, active_tasks: 0 };
+    let alive = Keepalive { elected: 1, ..Keepalive::new(did, 1, room.now) };
     let not_yet = room.seal(&stranger, Message::Keepalive(alive.clone()));
     assert_eq!(room.refused(&me, not_yet.clone()), Some(ErrorCode::InvalidSignature));
     let good = room.seal(&stranger, hello(8, "/openswarm/1.3.0"));
@@ -57,6 +56,27 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
         let sealed = Signed::seal(meta, message, Vec::new(), &member).into();
         assert_eq!(room.refused(&me, sealed), code, "epoch {epoch}");
     }
+}
+
+#[test]
+fn a_wrong_answer_to_the_challenge_is_refused() {
+    let mut room = Room::new(4);
+    let (me, member) = (room.tier1()[0], secret(1));
+    let did = member.public().did();
+    let (number, beacon) = (room.any().epoch().number(), room.any().epoch().beacon);
+    let right = challenge::solve(&beacon, &did, room.genesis.difficulty);
+    let wrong = (right + 1..).find(|n| !challenge::check(&beacon, &did, *n, 8)).unwrap();
+    let mut alive = |epoch, nonce| {
+        room.now = room.now.plus(std::time::Duration::from_millis(1));
+        let computed = Some(Computed { epoch, nonce });
+        let said = Keepalive { computed, elected: 1, ..Keepalive::new(did, 1, room.now) };
+        let sealed = room.seal(&member, Message::Keepalive(said));
+        room.refused(&me, sealed)
+    };
+    assert_eq!(alive(number, right), None);
+    assert_eq!(alive(number, wrong), Some(ErrorCode::InvalidPow));
+    assert_eq!(alive(number, challenge::NONCE_MAX), Some(ErrorCode::InvalidPow));
+    assert_eq!(alive(number + 1, wrong), None, "this node cannot tell yet");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! A few nodes in one room, whose agents answer at once.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 use skep_base::{AgentId, Did, Timestamp, ed25519::SecretKey};
 use skep_swarm::{
+    challenge,
     genesis::{Genesis, Timing},
     node::{Answer, Ask, Event, Input, Node, Output, Profile},
     pow,
@@ -68,6 +69,8 @@ pub struct Room {
     pub outside: Vec<(Did, Arc<Signed>)>,
     /// Work that this agent delivers is wrong, so many times.
     pub wrong: BTreeMap<Did, u32>,
+    /// Who does no work for the challenge of an epoch.
+    pub idle: BTreeSet<Did>,
     /// How hard planned parts are.
     pub complexity: Share,
     /// What each node opens messages with; without them nobody looks at signatures.
@@ -100,6 +103,7 @@ impl Room {
             sent: Vec::new(),
             outside: Vec::new(),
             wrong: BTreeMap::new(),
+            idle: BTreeSet::new(),
             complexity: Share::percent(20),
             doors: None,
         };
@@ -270,6 +274,7 @@ impl Room {
                     self.sent.push(sealed.clone());
                     self.line.extend(to.into_iter().map(|to| (to, sealed.clone())));
                 }
+                Output::Ask(Ask::Compute { .. }) if self.idle.contains(did) => {}
                 Output::Ask(ask) => {
                     let answer = self.answer(did, ask);
                     self.step(did, Input::Answer(answer));
@@ -310,6 +315,9 @@ impl Room {
                 *wrong = wrong.saturating_sub(1);
                 let content = format!("{content}: {}", task.description);
                 Answer::Work { task_id: task.task_id, content }
+            }
+            Ask::Compute { epoch, beacon, difficulty } => {
+                Answer::Computed { epoch, nonce: challenge::solve(&beacon, did, difficulty) }
             }
             Ask::Check { task, result } => {
                 let accepted =

@@ -150,6 +150,26 @@ fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
     assert!(epoch.layout().children_of(&leader).contains(successors.first().unwrap()));
 }
 
+/// A member whose agent does no work for an epoch's challenge has no proof of compute.
+#[test]
+fn who_does_not_compute_weighs_less() {
+    let mut room = Room::new(7);
+    let lazy = *room.nodes.keys().next().unwrap();
+    // The challenge of the first epoch is answered already.
+    room.idle.insert(lazy);
+    room.run(7_200);
+    let epoch = room.any().epoch().clone();
+    assert_eq!(epoch.number(), 3);
+    for member in &epoch.elected.members {
+        // A quarter for computing and a fifth for being there.
+        let expected = if member.did == lazy { 0 } else { 25 };
+        let of_uptime = member.weight.e6().saturating_sub(expected * 10_000);
+        let least = if member.did == lazy { 100_000 } else { 150_000 };
+        assert!((least..=200_000).contains(&of_uptime), "{} {}", member.did, member.weight);
+    }
+    assert!(!epoch.tier1().contains(&lazy), "too little to stand, and others do");
+}
+
 #[test]
 fn a_member_changes_its_key_in_the_midst_of_a_task() {
     let mut room = Room::new(5);
@@ -195,8 +215,7 @@ fn a_member_changes_its_key_in_the_midst_of_a_task() {
 
     // Whoever has the old key now is nobody: not here, and not for an auditor.
     room.now = room.now.plus(std::time::Duration::from_secs(1));
-    let (epoch, timestamp) = (1, room.now);
-    let alive = Keepalive { agent_id: member, epoch, timestamp, elected: 1, active_tasks: 0 };
+    let alive = Keepalive { elected: 1, ..Keepalive::new(member, 1, room.now) };
     let forged = room.seal_as(member, &old, Message::Keepalive(alive.clone()), Vec::new());
     let mut sent = room.sent.clone();
     sent.push(forged.clone());

@@ -41,7 +41,11 @@ fn peers(method: &str, me: &PublicKey, [other, third]: [Did; 2]) -> Option<Value
             "assigned_agent": other, "tier": {"TierN": 2}, "parent_id": me, "epoch": 106,
             "branch_size": 85,
         }),
-        "swarm.keepalive" => json!({"agent_id": me, "epoch": 105, "timestamp": NOW}),
+        "swarm.keepalive" => json!({
+            "agent_id": me, "epoch": 105, "timestamp": NOW, "location_vector": place,
+            "location_error": 0.25, "computed": {"epoch": 105, "nonce": 283_741},
+            "echoes": [{"agent_id": other, "timestamp": NOW, "held_ms": 1_700}],
+        }),
         "hierarchy.succession" => json!({
             "failed_leader": other, "new_leader": me, "epoch": 106, "branch_agents": [third],
         }),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::{KeyLink, Published, Share, key_text};
+use super::{KeyLink, Published, Share, key_text, task::is_default};
 
 /// What a node can bring to work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,8 +202,29 @@ pub struct AssignTier {
     pub branch_size: u64,
 }
 
-/// 12. `swarm.keepalive`
+/// How many echoes one keepalive carries: whoever has more neighbours takes turns.
+pub const ECHOES_MAX: usize = 3;
+
+/// "I heard your keepalive of this time, and kept it for so long." Whoever sent that one knows its
+/// round trip by its own clock alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    pub agent_id: Did,
+    /// As it was in the keepalive that is echoed.
+    pub timestamp: Timestamp,
+    pub held_ms: u64,
+}
+
+/// An answer to the timed challenge of an epoch (decision 44a): SHA-256 of the epoch's beacon, the
+/// agent's DID and the nonce begins with enough zero bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Computed {
+    pub epoch: u64,
+    pub nonce: u64,
+}
+
+/// 12. `swarm.keepalive`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Keepalive {
     pub agent_id: Did,
     pub epoch: u64,
@@ -214,6 +235,33 @@ pub struct Keepalive {
     /// Tasks that it works on, for whoever assigns work.
     #[serde(default)]
     pub active_tasks: u32,
+    /// Where it is in the network by now, and how far its distances are off, as a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location_vector: Option<Location>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub location_error: Share,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub echoes: Vec<Echo>,
+    /// What it has found for the challenge of the newest election that it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed: Option<Computed>,
+}
+
+impl Keepalive {
+    /// A sign of life that says nothing else.
+    pub fn new(agent_id: Did, epoch: u64, timestamp: Timestamp) -> Keepalive {
+        Keepalive {
+            agent_id,
+            epoch,
+            timestamp,
+            elected: 0,
+            active_tasks: 0,
+            location_vector: None,
+            location_error: Share::ZERO,
+            echoes: Vec::new(),
+            computed: None,
+        }
+    }
 }
 
 /// 13. `hierarchy.succession`

@@ -49,10 +49,8 @@ pub async fn the_protocol_has_its_four(_: &World) -> Result<String> {
     let mut room = Room::new(4);
     let (to, member, stranger) = (room.leader()?, secret(1), secret(100));
     let did = member.public().did();
-    let (timestamp, elected, active_tasks) = (room.now, 1, 0);
-    let alive = |agent_id| {
-        Message::Keepalive(Keepalive { agent_id, epoch: 1, timestamp, elected, active_tasks })
-    };
+    let now = room.now;
+    let alive = |did| Message::Keepalive(Keepalive { elected: 1, ..Keepalive::new(did, 1, now) });
     let outsider = room.seal(&stranger, alive(stranger.public().did()));
     let outsider = room.give(&to, outsider);
     let ahead = room.seal_in(3, &member, alive(did));
