@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use skep_base::{AgentId, Hash32, hash::sha256_parts};
+use skep_base::{AgentId, Hash32};
+pub use skep_wire::score::passport_id;
 use skep_wire::{
     score::{
         BenchmarkState, BenchmarkStatus, BenchmarkTier, Commercial, Dimension, Dimensions,
@@ -50,18 +51,6 @@ pub struct Record<'a> {
     pub breadth: &'a Breadth,
     /// Exports leave out what was imported (decision 41a).
     pub with_imports: bool,
-}
-
-/// The id of an agent's passport: a UUID that follows from the agent.
-pub fn passport_id(agent: &AgentId) -> String {
-    let hash = sha256_parts(&[b"skep/passport/v1", agent.to_string().as_bytes()]);
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.as_bytes()[..16]);
-    // Version 8 and the variant of RFC 9562.
-    bytes[6] = bytes[6] & 0x0f | 0x80;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// `sha256:` and the hash.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use skep_base::{Hash32, Timestamp, ed25519::Signature};
+pub use skep_wire::score::signed_bytes;
 use skep_wire::score::{
     BenchmarkStatus, BenchmarkTier, FORMULA_VERSION, FailedCheck, KeyPurpose, KeySet, Publication,
     RECENT_PROOFS_MAX, SWARMSCORE_VERSION, VerifyAnswer, VerifyLevel,
@@ -55,13 +56,6 @@ impl Findings {
     fn holds(&self, level: VerifyLevel) -> bool {
         self.failed.iter().all(|failed| failed.level != level)
     }
-}
-
-/// What an issuer signs: everything but `issuer.signature`, in canonical form.
-pub fn signed_bytes(document: &Value) -> Option<Vec<u8>> {
-    let mut unsigned = document.clone();
-    unsigned.get_mut("issuer")?.as_object_mut()?.remove("signature")?;
-    skep_base::json::to_vec(&unsigned).ok()
 }
 
 /// Checks L1 and L2. Without keys there is no L1, and so no level holds.

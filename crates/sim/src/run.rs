@@ -416,6 +416,7 @@ fn profile(key: &Key, issuer: &Key, epochs: u64, rng: &mut Rng) -> Profile {
             stake,
         },
         evidence: Evidence(evidence),
+        published: Vec::new(),
         proof_of_work: pow::solve(&key.did, DIFFICULTY),
     }
 }

@@ -22,7 +22,7 @@ pub struct SwarmArgs {
 
 #[derive(Debug, Subcommand)]
 enum SwarmCommand {
-    Simulate(simulate::Simulate),
+    Simulate(Box<simulate::Simulate>),
     Verify(verify::Verify),
 }
 

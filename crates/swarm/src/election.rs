@@ -23,11 +23,21 @@ pub const MISSED_MAX: u32 = 3;
 /// crowd that outvotes the others overnight.
 pub const MEMBERS_PER_JOINER: usize = 10;
 
+/// Published scores that are looked at.
+pub const PUBLISHED_MAX: usize = 4;
+
 /// Whether a candidacy claims more reputation or stake than its evidence shows (decision 44a).
 pub fn is_beyond_evidence(genesis: &Genesis, candidacy: &Candidacy) -> bool {
     let (did, evidence) = (&candidacy.agent_id, &candidacy.evidence);
     let issuers = |did: &Did| genesis.is_issuer(did);
-    let shown = score::evidenced(did, candidacy.epoch, evidence, issuers);
+    let mut shown = score::evidenced(did, candidacy.epoch, evidence, issuers);
+    // Three signatures for each: only where the rest is not enough.
+    if candidacy.score.reputation > shown.reputation {
+        let at = genesis.election_start(candidacy.epoch);
+        let published = candidacy.published.iter().take(PUBLISHED_MAX);
+        let best = published.filter_map(|it| it.score(did, at, &genesis.issuers)).max();
+        shown.reputation = shown.reputation.max(best.unwrap_or_default());
+    }
     candidacy.score.agent_id != *did || score::is_beyond(&candidacy.score, &shown)
 }
 

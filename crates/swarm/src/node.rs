@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 use skep_wire::swarm::{
     CriticScore, Critique, Ended, ErrorCode, Evidence, KeyLink, Location, Message, Plan,
-    ProofOfWork, Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
+    ProofOfWork, Published, Resources, Response, Score, Signed, Subject, SubmitResult, Task, Value,
 };
 
 use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
@@ -60,6 +60,9 @@ pub struct Profile {
     /// What it claims when it stands for election.
     pub score: Score,
     pub evidence: Evidence,
+    /// Its published scores, newest first.
+    #[serde(default)]
+    pub published: Vec<Published>,
     pub proof_of_work: ProofOfWork,
 }
 

@@ -37,7 +37,8 @@ pub use self::{
     profile::{BadgeRegistration, CertificationTier, Computation, ExtensionField, Profile},
     publication::{
         BenchmarkState, Commercial, Dimensions, Diversity, Escrow, Evidence, GateResults, Issuer,
-        LogSpan, Phase, Publication, ScoreValue, Technical, VolumeFlag, WithImports,
+        LogSpan, Phase, Publication, ScoreValue, Technical, VolumeFlag, WithImports, passport_id,
+        signed_bytes,
     },
     verify::{Coverage, FailedCheck, VerifyAnswer, VerifyLevel, VerifyRequest},
     view::{OperatorReview, ScoreView},

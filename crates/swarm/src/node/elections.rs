@@ -151,6 +151,7 @@ impl Node {
                 score: self.profile.score.clone(),
                 location_vector: self.place().at,
                 evidence: self.profile.evidence.clone(),
+                published: self.profile.published.clone(),
             }),
         };
         let current = self.epoch();

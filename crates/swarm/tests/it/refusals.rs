@@ -1,11 +1,16 @@
 //! The errors that only a node can find, each from its cause. The others are the envelope's.
 
-use skep_base::Hash32;
+use serde_json::json;
+use skep_base::{AgentId, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
 use skep_swarm::{aggregate, challenge, pow};
 use skep_wire::swarm::{
     Artifact, Candidacy, Commit, Computed, Decline, Dissolve, ErrorCode, Evidence, Handshake,
-    Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Resources, Reveal, Share,
-    Signed, SubmitResult,
+    Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal,
+    Share, Signed, SubmitResult,
+};
+use skep_wire::{
+    identity::{Binding, Statement},
+    score::{passport_id, signed_bytes},
 };
 
 use super::room::{Room, SWARM, plan, score, secret};
@@ -87,6 +92,7 @@ fn a_score_beyond_its_evidence_is_refused() {
         score: score(did),
         location_vector: Location::default(),
         evidence: Evidence::default(),
+        published: Vec::new(),
     };
     let honest = room.seal(&liar, Message::Candidacy(claim.clone()));
     assert_eq!(room.refused(&me, honest), None);
@@ -245,4 +251,73 @@ fn a_result_whose_hashes_do_not_fit_is_rejected() {
     };
     let sealed = room.seal(&key, Message::SubmitResult(result));
     assert_eq!(room.refused(&coordinator, sealed), Some(ErrorCode::ResultRejected));
+}
+
+/// A score that the market has published counts for the agent that it is about, while it is good.
+#[test]
+fn a_published_score_is_evidence_of_reputation() {
+    let room = Room::new(4);
+    let (issuer, agent, wallet) = (secret(60), secret(1), WalletKey::from_bytes([7; 32]).unwrap());
+    let mut genesis = (*room.genesis).clone();
+    genesis.issuers = vec![issuer.public()];
+    let (did, at) = (agent.public().did(), genesis.election_start(2));
+    let binding = Binding {
+        agent_id: wallet.address(),
+        public_key: agent.public(),
+        recovery_key: None,
+        operator: None,
+        name: None,
+        webhook_hash: None,
+        issued_at: genesis.start,
+    };
+    let day = std::time::Duration::from_secs(86_400);
+    let said = |by: &SecretKey, from: Timestamp, about: &AgentId| {
+        let mut publication = json!({
+            "agent_passport_id": passport_id(about), "score": {"value": 870},
+            "issuer": {
+                "platform": "market.example", "platform_url": "https://market.example",
+                "computed_at": from, "kid": "score-1", "signature": "",
+            },
+            "valid_until": from.plus(day),
+        });
+        let bytes = signed_bytes(&publication).unwrap();
+        publication["issuer"]["signature"] = json!(by.sign(&bytes));
+        Published {
+            publication,
+            wallet_signature: binding.sign_with_wallet(&wallet).unwrap(),
+            key_signature: binding.sign(&agent).unwrap(),
+            binding: binding.clone(),
+        }
+    };
+    let good = said(&issuer, genesis.start, &wallet.address());
+    let refused = |claimed: u32, published: Published| {
+        let mut score = score(did);
+        score.reputation = Share::from_e6(claimed);
+        let candidacy = Candidacy {
+            agent_id: did,
+            epoch: 2,
+            score,
+            location_vector: Location::default(),
+            evidence: Evidence::default(),
+            published: vec![published],
+        };
+        skep_swarm::election::is_beyond_evidence(&genesis, &candidacy)
+    };
+    assert!(!refused(870_000, good.clone()));
+    assert!(refused(870_001, good.clone()));
+    assert!(refused(1, said(&secret(61), genesis.start, &wallet.address())), "another issuer");
+    assert!(refused(1, said(&issuer, genesis.start, &AgentId::ZERO)), "another agent");
+    assert!(refused(1, said(&issuer, at.minus(day), &wallet.address())), "over");
+    assert!(!refused(1, said(&issuer, at, &wallet.address())));
+    assert!(refused(1, said(&issuer, at.plus(day), &wallet.address())), "from the future");
+    let mut raised = good.clone();
+    raised.publication["score"]["value"] = json!(990);
+    assert!(refused(1, raised), "changed");
+    let mut borrowed = good.clone();
+    borrowed.binding.public_key = secret(2).public();
+    assert!(refused(1, borrowed), "another's key");
+    let mut unasked = good;
+    unasked.wallet_signature =
+        binding.sign_with_wallet(&WalletKey::from_bytes([8; 32]).unwrap()).unwrap();
+    assert!(refused(1, unasked), "another's wallet");
 }

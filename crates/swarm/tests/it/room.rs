@@ -48,6 +48,7 @@ pub fn profile(key: &SecretKey) -> Profile {
         location: Location::default(),
         score: score(did),
         evidence: Evidence::default(),
+        published: Vec::new(),
         proof_of_work: pow::solve(&did, 8),
     }
 }

@@ -1,9 +1,11 @@
 //! 7.1: the publication, and what Skep adds to it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use skep_base::{
-    Timestamp,
+    AgentId, Timestamp,
     ed25519::{SecretKey, Signature},
+    hash::sha256_parts,
     json::CanonicalError,
 };
 
@@ -240,4 +242,23 @@ impl Publication {
         self.issuer.signature = Some(key.sign(&bytes));
         Ok(self)
     }
+}
+
+/// The id of an agent's passport: a UUID that follows from the agent.
+pub fn passport_id(agent: &AgentId) -> String {
+    let hash = sha256_parts(&[b"skep/passport/v1", agent.to_string().as_bytes()]);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    // Version 8 and the variant of RFC 9562.
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// What an issuer signs: everything but `issuer.signature`, in canonical form.
+pub fn signed_bytes(document: &Value) -> Option<Vec<u8>> {
+    let mut unsigned = document.clone();
+    unsigned.get_mut("issuer")?.as_object_mut()?.remove("signature")?;
+    skep_base::json::to_vec(&unsigned).ok()
 }

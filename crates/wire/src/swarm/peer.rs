@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::{KeyLink, Share, key_text, task::is_default};
+use super::{KeyLink, Published, Share, key_text, task::is_default};
 
 /// What a node can bring to work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +127,9 @@ pub struct Candidacy {
     pub location_vector: Location,
     #[serde(default, skip_serializing_if = "Evidence::is_empty")]
     pub evidence: Evidence,
+    /// Scores that issuers have published, as evidence of reputation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
 }
 
 /// 3. `election.vote`

@@ -67,6 +67,7 @@ pub async fn the_protocol_has_its_four(_: &World) -> Result<String> {
         score: score(did),
         location_vector: Location::default(),
         evidence: Evidence::default(),
+        published: Vec::new(),
     };
     claim.score.reputation = Share::percent(90);
     let boast = room.seal(&member, Message::Candidacy(claim));

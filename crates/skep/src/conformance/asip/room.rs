@@ -254,6 +254,7 @@ pub fn profile(key: &SecretKey, difficulty: u32) -> Profile {
         location: Location::default(),
         score: score(did),
         evidence: Evidence::default(),
+        published: Vec::new(),
         proof_of_work: pow::solve(&did, difficulty),
     }
 }
