@@ -1,7 +1,7 @@
 //! The errors that only a node can find, each from its cause. The others are the envelope's.
 
-use skep_base::Hash32;
-use skep_swarm::{aggregate, pow};
+use skep_base::{Hash32, ed25519::SecretKey};
+use skep_swarm::{aggregate, node::GUESTS_MAX, pow};
 use skep_wire::swarm::{
     Artifact, Candidacy, Commit, Decline, Dissolve, ErrorCode, Evidence, Handshake, Keepalive,
     Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Resources, Reveal, Share, Signed,
@@ -51,6 +51,38 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
         let sealed = Signed::seal(meta, message, Vec::new(), &member).into();
         assert_eq!(room.refused(&me, sealed), code, "epoch {epoch}");
     }
+}
+
+#[test]
+fn strangers_share_a_few_places() {
+    let mut room = Room::new(4);
+    let me = room.tier1()[0];
+    let hello = |room: &Room, n: usize| {
+        let mut seed = [200; 32];
+        seed[..8].copy_from_slice(&n.to_be_bytes());
+        let key = SecretKey::from_seed(seed);
+        let did = key.public().did();
+        let hello = Handshake {
+            agent_id: did,
+            pub_key: key.public(),
+            capabilities: Vec::new(),
+            resources: Resources::default(),
+            location_vector: Location::default(),
+            proof_of_work: pow::solve(&did, 8),
+            protocol_version: PROTOCOL_VERSION.to_owned(),
+            evidence: Evidence::default(),
+        };
+        room.seal(&key, Message::Handshake(hello))
+    };
+    for n in 0..GUESTS_MAX {
+        let message = hello(&room, n);
+        assert_eq!(room.refused(&me, message), None);
+    }
+    let one_more = hello(&room, GUESTS_MAX);
+    assert_eq!(room.refused(&me, one_more.clone()), Some(ErrorCode::InvalidRequest));
+    // Those who fall silent make room.
+    room.run(60);
+    assert_eq!(room.refused(&me, one_more), None);
 }
 
 #[test]
