@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use skep_base::{AgentId, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
-use skep_swarm::{aggregate, challenge, pow};
+use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow};
 use skep_wire::swarm::{
     Artifact, Candidacy, Commit, Computed, Decline, Dissolve, ErrorCode, Evidence, Handshake,
     Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal,
@@ -77,6 +77,39 @@ fn a_wrong_answer_to_the_challenge_is_refused() {
     assert_eq!(alive(number, wrong), Some(ErrorCode::InvalidPow));
     assert_eq!(alive(number, challenge::NONCE_MAX), Some(ErrorCode::InvalidPow));
     assert_eq!(alive(number + 1, wrong), None, "this node cannot tell yet");
+}
+
+#[test]
+fn strangers_share_a_few_places() {
+    let mut room = Room::new(4);
+    let me = room.tier1()[0];
+    let hello = |room: &Room, n: usize| {
+        let mut seed = [200; 32];
+        seed[..8].copy_from_slice(&n.to_be_bytes());
+        let key = SecretKey::from_seed(seed);
+        let did = key.public().did();
+        let hello = Handshake {
+            agent_id: did,
+            pub_key: key.public(),
+            capabilities: Vec::new(),
+            resources: Resources::default(),
+            location_vector: Location::default(),
+            proof_of_work: pow::solve(&did, 8),
+            protocol_version: PROTOCOL_VERSION.to_owned(),
+            key_chain: Vec::new(),
+            evidence: Evidence::default(),
+        };
+        room.seal(&key, Message::Handshake(hello))
+    };
+    for n in 0..GUESTS_MAX {
+        let message = hello(&room, n);
+        assert_eq!(room.refused(&me, message), None);
+    }
+    let one_more = hello(&room, GUESTS_MAX);
+    assert_eq!(room.refused(&me, one_more.clone()), Some(ErrorCode::InvalidRequest));
+    // Those who fall silent make room.
+    room.run(60);
+    assert_eq!(room.refused(&me, one_more), None);
 }
 
 #[test]
