@@ -40,7 +40,7 @@ pub fn tell(story: &mut Story<'_>) -> Result<Swarms> {
         story.line(&format!("the plan was certified after {plan}, the result after {end}"))?;
     }
     story.line(&format!("again: {}", report.setup.command()))?;
-    checked(story, &report)
+    checked(story, &report, &task.task_id)
 }
 
 fn planned() -> Result<(Report, TaskOutcome)> {
@@ -63,13 +63,16 @@ fn planned() -> Result<(Report, TaskOutcome)> {
     anyhow::bail!("no task was planned in {SEEDS_MAX} swarms")
 }
 
-fn checked(story: &mut Story<'_>, report: &Report) -> Result<Swarms> {
+/// `task_id`: the client's. Liars bring tasks of their own.
+fn checked(story: &mut Story<'_>, report: &Report, task_id: &str) -> Result<Swarms> {
     story.chapter("A stranger has nothing but the transcript, and decides everything again")?;
     let written = transcript(report);
     let text = serde_json::to_vec(&written)?;
     let found = Transcript::read(&text)?.verify();
     ensure!(found.differences.is_empty(), "{:?}", found.differences);
-    let planned = |task: &&TaskReport| matches!(task.chosen, Some(Chosen::Plan { .. }));
+    let planned = |task: &&TaskReport| {
+        task.task_id == task_id && matches!(task.chosen, Some(Chosen::Plan { .. }))
+    };
     let task = found.tasks.iter().find(planned).context("the plan is not in the transcript")?;
     story.line(&format!(
         "{} signed messages; {} of {} witnesses have certified the plan",
@@ -88,7 +91,7 @@ fn checked(story: &mut Story<'_>, report: &Report) -> Result<Swarms> {
     }
     let said = refusal(&with_other_ballot(written)?)?;
     story.line(&format!("with one ballot changed, it is refused: {said}"))?;
-    let said = refusal(&with_other_winner(report)?)?;
+    let said = refusal(&with_other_winner(report, task_id)?)?;
     story.line(&format!("with another winner, signed by one liar: {said}"))?;
     let tasks_planned = found.tasks.iter().filter(planned).count() as u64;
     Ok(Swarms { tasks_planned, transcripts_checked: 1, transcripts_refused: 2 })
@@ -114,14 +117,14 @@ fn with_other_ballot(mut written: Value) -> Result<Value> {
 }
 
 /// A certificate of an outcome that only one has signed, with everybody's signatures for another.
-fn with_other_winner(report: &Report) -> Result<Value> {
+fn with_other_winner(report: &Report, task_id: &str) -> Result<Value> {
     let key = SecretKey::from_seed([31; 32]);
     let mut messages = report.messages.clone();
     for message in &mut messages {
         let Message::Certificate(certificate) = &message.message else { continue };
         let mut certificate = certificate.clone();
         if let Word::Bundle { step: Step::Commit, value } = &mut certificate.word
-            && matches!(certificate.subject, Subject::Plan { .. })
+            && matches!(&certificate.subject, Subject::Plan { task_id: id } if id == task_id)
         {
             value.outcome = Outcome::Plan(Chosen::NoPlan);
             let meta = Meta { signer: key.public().did(), ..message.meta.clone() };
