@@ -115,7 +115,8 @@ impl ListingRecord {
         Ok(())
     }
 
-    /// Whether search finds both alike. Most hires change a count, and nothing that is indexed.
+    /// Whether search finds both alike: all that [`ListingRecord::indexed`] is made of. Most hires
+    /// change a count, and nothing of that.
     fn is_found_like(&self, other: &ListingRecord) -> bool {
         let place = |record: &ListingRecord| {
             let (rank, success) = (record.facts().score(), record.counts.success_bps());
