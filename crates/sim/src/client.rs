@@ -17,6 +17,9 @@ use crate::seal::Key;
 /// A client that hears nothing for so long tries another member of Tier 1.
 pub const PATIENCE_MS: i64 = 60_000;
 
+/// For so long it waits for the first answer.
+pub const ANSWER_MS: i64 = 10_000;
+
 /// What a client does beside waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
@@ -49,7 +52,7 @@ pub struct Client {
     pub ended_ms: Option<i64>,
     pub known: Option<Known>,
     pub cancelled: bool,
-    /// The same message each time: whoever gets it twice knows that it is one task.
+    /// The same order each time, signed anew once its epoch is over.
     pub inject: Option<Arc<Signed>>,
     /// The plan that it approves of or not, once it knows one.
     verdict: Option<Message>,
@@ -109,6 +112,10 @@ impl Client {
         }
     }
 
+    pub fn has_heard(&self, now_ms: i64) -> bool {
+        self.heard_ms.is_some_and(|heard| now_ms < heard + PATIENCE_MS)
+    }
+
     /// The order, for those who lead in an epoch.
     pub fn injection(&self, epoch: u64) -> Message {
         let (task, pub_key) = (Task { epoch, ..self.task.clone() }, Some(self.key.public));
@@ -129,9 +136,12 @@ impl Client {
 
     /// Whether it asks the next member at once, since this one does not take the task. Once for
     /// each member and turn: nobody keeps it running in circles.
-    pub fn is_sent_on(&mut self, response: &Response, members: usize) -> bool {
+    pub fn is_sent_on(&mut self, now_ms: i64, response: &Response, members: usize) -> bool {
         let is_ours = self.inject.as_ref().is_some_and(|inject| inject.id == response.id);
         let is_taken = matches!(&response.outcome, Ok(reply) if reply.accepted());
+        if is_ours && is_taken {
+            self.heard_ms = Some(now_ms);
+        }
         let goes_on = is_ours && !is_taken && self.known.is_none() && self.refusals + 1 < members;
         self.refusals += usize::from(goes_on);
         goes_on

@@ -249,6 +249,9 @@ impl Accord {
             return Vec::new();
         }
         if let Word::Bundle { step: Step::Commit, value } = &certificate.word {
+            if self.decided().is_some() {
+                return Vec::new();
+            }
             return match proven(message, Step::Commit, value, &self.setting.witnesses) {
                 Some(proven) => self.adopt(proven),
                 None => Vec::new(),

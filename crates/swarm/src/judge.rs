@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skep_base::{Did, Hash32, hash::json_sha256};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{
     Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, Ready, Subject,
     SubmitResult, Task, Value,
@@ -181,10 +183,21 @@ fn plans<'a>(
     plans.into_iter().filter_map(|(id, plan)| Some((id, plan?))).collect()
 }
 
-/// ASIP 7: SHA-256 of the canonical JSON of the plan as it was sent.
+/// ASIP 7: SHA-256 of the canonical JSON of the plan as it was sent. What is signed is canonical,
+/// so is each part of it.
 pub fn plan_hash(reveal: &Kept) -> Option<Hash32> {
-    let payload: serde_json::Value = serde_json::from_slice(reveal.payload()).ok()?;
-    json_sha256(payload.get("params")?.get("plan")?).ok()
+    #[derive(Deserialize)]
+    struct Payload<'a> {
+        #[serde(borrow)]
+        params: Params<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        plan: &'a RawValue,
+    }
+    let payload: Payload<'_> = serde_json::from_slice(reveal.payload()).ok()?;
+    Some(sha256(payload.params.plan.get().as_bytes()))
 }
 
 fn is_well_formed(task: &Task, plan: &Plan) -> bool {

@@ -2,6 +2,7 @@
 
 mod it {
     mod answers;
+    mod losses;
     mod places;
     mod refusals;
     mod room;

@@ -33,7 +33,7 @@ impl World {
             return;
         };
         let members = self.parts.leading.tier1().len();
-        if self.parts.clients[number].is_sent_on(response, members) {
+        if self.parts.clients[number].is_sent_on(self.now_ms, response, members) {
             self.inject(number);
         }
     }

@@ -7,7 +7,7 @@ use skep_swarm::node::Node;
 use skep_wire::swarm::{Message, Signed};
 
 use super::World;
-use crate::client::{PATIENCE_MS, Wish};
+use crate::client::{ANSWER_MS, PATIENCE_MS, Wish};
 
 impl World {
     pub(super) fn deliver_to_client(&mut self, to: usize, genuine: bool, message: &Signed) {
@@ -16,8 +16,14 @@ impl World {
         self.trace.add_hash(&message.hash());
         if !genuine {
             self.counts.forged += 1;
-        } else if self.parts.clients[number].hear(self.now_ms, message) {
+            return;
+        }
+        if self.parts.clients[number].hear(self.now_ms, message) {
             self.send_verdict(number);
+        }
+        // Whoever shows the plan waits for the verdict.
+        if matches!(message.message, Message::Certificate(_)) {
+            self.tell_verdict(number, message.meta.signer);
         }
     }
 
@@ -42,7 +48,8 @@ impl World {
                 self.turn(number, at_ms);
             }
         }
-        self.turn(number, self.now_ms + PATIENCE_MS);
+        let has_heard = self.parts.clients[number].has_heard(self.now_ms);
+        self.turn(number, self.now_ms + if has_heard { PATIENCE_MS } else { ANSWER_MS });
     }
 
     /// Clients know of the newest election that an honest node knows of, and who acts for those
@@ -71,11 +78,15 @@ impl World {
     /// Sends the task to one member, unless the swarm was heard a moment ago.
     pub(super) fn inject(&mut self, number: usize) {
         let client = &self.parts.clients[number];
-        if client.heard_ms.is_some_and(|heard| self.now_ms < heard + PATIENCE_MS) {
+        if client.has_heard(self.now_ms) {
             return;
         }
+        let epoch = self.parts.genesis.epoch_at(self.now());
         let message = match &client.inject {
-            Some(message) => message.clone(),
+            Some(message) if message.meta.epoch == epoch => message.clone(),
+            Some(message) => {
+                Arc::new(self.seal_for_client(number, message.message.clone()).asking())
+            }
             None => {
                 let body = client.injection(self.parts.leading.number());
                 self.parts.clients[number].members = Some(self.parts.leading.clone());
@@ -96,6 +107,14 @@ impl World {
         }
     }
 
+    fn tell_verdict(&mut self, number: usize, to: Did) {
+        let client = &self.parts.clients[number];
+        if let (None, Some(verdict)) = (&client.known, client.verdict().cloned()) {
+            let message = Arc::new(self.seal_for_client(number, verdict));
+            self.send(self.parts.slots.len() + number, &[to], &message);
+        }
+    }
+
     fn tell_tier1(&mut self, number: usize, message: Message) {
         let message = Arc::new(self.seal_for_client(number, message));
         let mut to = self.parts.leading.tier1().to_vec();
@@ -105,7 +124,11 @@ impl World {
 
     fn seal_for_client(&self, number: usize, message: Message) -> Signed {
         let key = &self.parts.clients[number].key;
-        let now = Timestamp::from_ms(self.parts.genesis.start.as_ms() + self.now_ms);
-        self.seal(key, key.did, now, message, Vec::new())
+        self.seal(key, key.did, self.now(), message, Vec::new())
+    }
+
+    /// By clocks that are right.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.parts.genesis.start.as_ms() + self.now_ms)
     }
 }

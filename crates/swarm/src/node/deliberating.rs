@@ -9,7 +9,7 @@ use skep_wire::swarm::{
 
 use super::{
     Ask, Node, Output, Refusal, perform, plus, refuse, send,
-    table::{Phase, Question},
+    table::{Board, Phase, Question},
 };
 use crate::{
     draw::quorum,
@@ -178,6 +178,9 @@ impl Node {
         }
         let said = state.table.said.entry(signer).or_default().of_mut(phase);
         if said.iter().any(|known| known.message == kept.message) {
+            if phase == Phase::Vote {
+                self.answer_chair(now, id, &signer, out);
+            }
             return Ok(());
         }
         if said.len() < PER_SIGNER_MAX {
@@ -189,6 +192,22 @@ impl Node {
             Ok(())
         } else {
             refuse(ErrorCode::DuplicateProposal, "it said otherwise before")
+        }
+    }
+
+    /// A chair that repeats its ballot waits for others, and those who have heard everybody repeat
+    /// nothing by themselves. Two chairs of one task do not answer each other in circles.
+    fn answer_chair(&mut self, now: Timestamp, id: &str, chair: &Did, out: &mut Vec<Output>) {
+        let next = plus(now, self.genesis.timing.resend_ms);
+        let Some(state) = self.tasks.get_mut(id).filter(|_| *chair != self.me) else {
+            return;
+        };
+        let ballot = state.table.said.get(&self.me).and_then(|said| said.of(Phase::Vote).first());
+        let board = state.table.boards.get_mut(chair);
+        let is_over = |board: &&mut Board| board.phase == Phase::Over && board.resend_at <= now;
+        if let (Some(ballot), Some(board)) = (ballot, board.filter(is_over)) {
+            board.resend_at = next;
+            out.push(send(vec![*chair], ballot.message.clone()));
         }
     }
 

@@ -124,7 +124,7 @@ impl Node {
         shown.flat_map(|(word, proven)| [vec![word], proven.signatures.clone()].concat()).collect()
     }
 
-    fn hears(&self, now: Timestamp, did: &Did) -> bool {
+    pub(super) fn hears(&self, now: Timestamp, did: &Did) -> bool {
         let silence = self.genesis.timing.silence_ms;
         self.peers.get(did).is_some_and(|peer| now < plus(peer.heard_at, silence))
     }

@@ -9,7 +9,11 @@ use skep_wire::swarm::{
     Verification,
 };
 
-use super::{Event, Node, Output, Refusal, perform, plus, refuse, table::Table, working::Work};
+use super::{
+    Event, Node, Output, Refusal, perform, plus, refuse,
+    table::{Board, Phase, Table},
+    working::Work,
+};
 use crate::{
     accord::{Accord, Setting, Verdict},
     epoch::Epoch,
@@ -123,8 +127,14 @@ impl Node {
             self.admit_successor(&id, self.me);
             out.push(Output::Event(Event::Injected { task_id: id.clone() }));
         }
+        // Where a board sits already, a second one would only slow it down.
+        let sits =
+            |chair: &Did, board: &Board| board.phase != Phase::Over && self.hears(now, chair);
         let waits = self.tasks.get(&id).is_some_and(|known| {
-            known.plan.view() == 0 && known.plan.leads() && !known.table.is_chair(&self.me)
+            let may_lead = known.plan.view() == 0 && known.plan.leads();
+            may_lead
+                && !known.table.is_chair(&self.me)
+                && !known.table.boards.iter().any(|(chair, board)| sits(chair, board))
         });
         if waits {
             self.take_the_chair(now, &id, out);
@@ -386,9 +396,10 @@ impl Node {
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
-        let (deadline, origin) = (state.task.deadline, state.origin.hash());
+        let (deadline, origin) = (state.task.deadline, &state.origin.message);
         let judge = |value: &Value, record: &[Kept]| {
-            let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.hash() == origin);
+            // Whoever repeats an order may have sealed it anew.
+            let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.message == *origin);
             if !is_ours || judge::check_plan(&epoch, value, record).is_err() {
                 return Verdict::Invalid;
             }

@@ -15,9 +15,12 @@ use crate::{
     accord::{Accord, Setting, Verdict},
     aggregate,
     assignment::{Worker, assign},
+    epoch::Epoch,
     judge,
     kept::Kept,
 };
+
+mod approval;
 
 /// ASIP 11: reworks that an executor may do before another one gets the part.
 pub const REWORKS_MAX: u32 = 3;
@@ -53,7 +56,7 @@ struct Part {
 impl Work {
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         if self.waits_for_approval {
-            return None;
+            return Some(self.report_at);
         }
         let open = self.parts.iter().filter(|part| !part.done);
         let parts = open.map(|part| part.until.min(part.again_at)).min();
@@ -114,15 +117,8 @@ impl Node {
         }
     }
 
-    /// The plan that has won.
     fn winning_plan(&self, state: &TaskState) -> Option<Plan> {
-        let decided = state.plan.decided()?;
-        let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &decided.value.outcome else {
-            return None;
-        };
-        let epoch = self.epochs.get(&state.task.epoch)?;
-        let deliberation = judge::deliberation(epoch, &decided.record).ok()?;
-        deliberation.plans.get(plan_id).map(|plan| (*plan).clone())
+        winner(self.epochs.get(&state.task.epoch)?, &state.plan)
     }
 
     fn coordinate(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
@@ -167,42 +163,11 @@ impl Node {
             reported: false,
             report_at: now,
         };
-        if work.waits_for_approval {
-            perform(state.plan.tell(vec![state.originator()]), out);
-        }
         if let Some(state) = self.tasks.get_mut(id) {
             state.work = Some(work);
         }
         self.go_on_if_approved(now, id, out);
         self.run_work(now, id, out);
-    }
-
-    pub(super) fn go_on_if_approved(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
-        let Some(state) = self.tasks.get_mut(id) else {
-            return;
-        };
-        let (Some(work), Some(approval)) = (&mut state.work, &state.approval) else {
-            return;
-        };
-        let Message::Verification(said) = &approval.message else {
-            return;
-        };
-        let is_this = said.plan_id.as_ref().is_none_or(|plan_id| *plan_id == work.plan.plan_id);
-        if !work.waits_for_approval || !is_this {
-            return;
-        }
-        if said.accepted {
-            work.waits_for_approval = false;
-            self.run_work(now, id, out);
-            return;
-        }
-        let parts = vec![None; work.parts.len()];
-        let record = vec![state.origin.clone(), approval.clone()];
-        let outcome = Outcome::Result(judge::ended(End::Rejected, parts));
-        if let Some(result) = &mut state.result {
-            let acts = result.offer(judge::value(outcome, &record), record);
-            perform(acts, out);
-        }
     }
 
     /// Who can be given a part: Tier 1 and the coordinator's own; below, its own.
@@ -240,9 +205,12 @@ impl Node {
         let Some(state) = self.tasks.get(id).filter(|state| state.ended.is_none()) else {
             return;
         };
-        let Some(work) = state.work.as_ref().filter(|work| !work.waits_for_approval) else {
+        let Some(work) = &state.work else {
             return;
         };
+        if work.waits_for_approval {
+            return self.ask_for_approval(now, id, out);
+        }
         if now < state.task.deadline
             && work.parts.iter().any(|part| !part.done && part.until <= now)
         {
@@ -509,26 +477,20 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         self.learn_task(now, kept, id);
-        let Some(state) = self.tasks.get_mut(id) else {
+        let Some(TaskState { task, origin, plan, result: Some(result), .. }) =
+            self.tasks.get_mut(id)
+        else {
             return;
         };
-        if let Some(result) = state.result.as_mut().filter(|result| result.decided().is_some()) {
-            perform(result.take(now, kept, &|_, _| Verdict::Invalid), out);
-            return;
-        }
-        let Some(state) = self.tasks.get(id) else {
-            return;
-        };
-        let Some(plan) = self.winning_plan(state) else {
-            return;
-        };
-        let Some(state) = self.tasks.get_mut(id) else {
-            return;
-        };
-        let (deadline, origin) = (state.task.deadline, state.origin.hash());
+        let (deadline, epoch) = (task.deadline, self.epochs.get(&task.epoch));
         let judge = |value: &Value, record: &[Kept]| {
-            let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.hash() == origin);
-            if !is_ours || judge::check_result(&plan, value, record).is_err() {
+            // Whoever repeats an order may have sealed it anew.
+            let is_ours =
+                judge::task_of(record).is_some_and(|(kept, _)| kept.message == origin.message);
+            let Some(plan) = epoch.and_then(|epoch| winner(epoch, plan)).filter(|_| is_ours) else {
+                return Verdict::Invalid;
+            };
+            if judge::check_result(&plan, value, record).is_err() {
                 return Verdict::Invalid;
             }
             match &value.outcome {
@@ -540,9 +502,6 @@ impl Node {
                 }
                 _ => Verdict::Valid,
             }
-        };
-        let Some(result) = &mut state.result else {
-            return;
         };
         let acts = result.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);
@@ -572,6 +531,16 @@ impl Node {
         }
         self.end(id, ended, out);
     }
+}
+
+/// The plan that has won.
+fn winner(epoch: &Epoch, plan: &Accord) -> Option<Plan> {
+    let decided = plan.decided()?;
+    let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &decided.value.outcome else {
+        return None;
+    };
+    let deliberation = judge::deliberation(epoch, &decided.record).ok()?;
+    deliberation.plans.get(plan_id).map(|plan| (*plan).clone())
 }
 
 fn order(id: &str, part: &Part, assignee: Did, plan: &Plan) -> Output {

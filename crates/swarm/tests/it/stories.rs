@@ -24,7 +24,7 @@ fn ends(room: &Room, task: &str) -> Vec<(Did, Ended)> {
     room.events.iter().filter_map(of_task).collect()
 }
 
-fn agreed(room: &Room, task: &str) -> Ended {
+pub fn agreed(room: &Room, task: &str) -> Ended {
     let ends = ends(room, task);
     let names: BTreeSet<Did> = ends.iter().map(|(did, _)| *did).collect();
     assert_eq!((names.len(), ends.len()), (room.nodes.len(), room.nodes.len()));

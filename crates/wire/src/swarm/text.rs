@@ -6,7 +6,7 @@ pub mod hex_signature {
     use skep_base::ed25519::Signature;
 
     pub fn write(signature: &Signature) -> String {
-        signature.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        super::to_hex(signature.as_bytes())
     }
 
     pub fn read(text: &str) -> Option<Signature> {
@@ -78,6 +78,15 @@ pub mod key_text {
                 .transpose()
         }
     }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.extend([digit(byte >> 4), digit(*byte)]);
+    }
+    text
 }
 
 /// Bytes from lower-case hex digits of exactly their length.

@@ -1,0 +1,60 @@
+//! Plans that the originator wants to see before anybody works.
+
+use skep_base::Timestamp;
+use skep_wire::swarm::{End, Message, Outcome};
+
+use super::super::{Node, Output, perform, plus};
+use crate::judge;
+
+impl Node {
+    /// Shows the originator the plan, and again while there is no answer: each time after as long
+    /// as it has waited, since people may need hours.
+    pub(super) fn ask_for_approval(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        let timing = &self.genesis.timing;
+        let (soon, late) = (4 * timing.resend_ms, timing.execution_ms);
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let originator = state.originator();
+        let Some(work) = state.work.as_mut().filter(|work| work.report_at <= now) else {
+            return;
+        };
+        let since = work.parts.first().map_or(now, |part| part.task.created_at);
+        let waited = u64::try_from(now.as_ms() - since.as_ms()).unwrap_or(0);
+        work.report_at = plus(now, waited.clamp(soon, late.max(soon)));
+        perform(state.plan.tell(vec![originator]), out);
+    }
+
+    pub(in crate::node) fn go_on_if_approved(
+        &mut self,
+        now: Timestamp,
+        id: &str,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let (Some(work), Some(approval)) = (&mut state.work, &state.approval) else {
+            return;
+        };
+        let Message::Verification(said) = &approval.message else {
+            return;
+        };
+        let is_this = said.plan_id.as_ref().is_none_or(|plan_id| *plan_id == work.plan.plan_id);
+        if !work.waits_for_approval || !is_this {
+            return;
+        }
+        if said.accepted {
+            work.waits_for_approval = false;
+            self.run_work(now, id, out);
+            return;
+        }
+        let parts = vec![None; work.parts.len()];
+        let record = vec![state.origin.clone(), approval.clone()];
+        let outcome = Outcome::Result(judge::ended(End::Rejected, parts));
+        if let Some(result) = &mut state.result {
+            let acts = result.offer(judge::value(outcome, &record), record);
+            perform(acts, out);
+        }
+    }
+}
