@@ -125,6 +125,7 @@ impl Signed {
         let payload = message.payload(&meta).into_boxed_slice();
         let signature = key.sign(&payload);
         let hash = sha256(&payload);
+        let message = message.name_task(&meta.signer);
         Signed { meta, message, id: None, payload, signature, hash, attached }
     }
 
@@ -259,6 +260,7 @@ impl Signed {
             return Err(OpenError::WrongSigner(meta.signer));
         }
         let hash = sha256(&payload);
+        let message = message.name_task(&meta.signer);
         let payload = payload.into_boxed_slice();
         let opened = Signed { meta, message, id, payload, signature, hash, attached };
         keys.check(&opened.claim(!may_attach))?;

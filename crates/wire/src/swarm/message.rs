@@ -8,6 +8,7 @@ use super::{
     Accept, Assign, AssignTier, Candidacy, Certificate, Commit, Critique, Decline, Dissolve,
     ElectionVote, Handshake, Inject, Invite, Keepalive, Meta, OpenError, OwnKeys, PlanVote, Ready,
     Reveal, SignedAttestation, SubmitResult, Succession, Verification, envelope::SWARM_LEN_MAX,
+    task::named,
 };
 
 macro_rules! methods {
@@ -99,6 +100,22 @@ fn read_meta(params: &mut Value) -> Result<Meta, String> {
 }
 
 impl Message {
+    /// Gives a task from outside its full id. Its originator may write it without its own name,
+    /// later as well; within a swarm every id has one.
+    pub(super) fn name_task(mut self, signer: &Did) -> Message {
+        match &mut self {
+            Message::Inject(m) => m.task.task_id = named(&m.task.task_id, signer),
+            Message::Dissolve(Dissolve { task_id, .. })
+            | Message::Verification(Verification { task_id, .. })
+                if !task_id.contains('@') =>
+            {
+                *task_id = named(task_id, signer);
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Who must have signed it, where the message itself says so (decision 42). Of the others,
     /// whoever coordinates the task (`task.assign`), coordinates or injected it
     /// (`task.verification`, `board.dissolve`), is of the branch (`hierarchy.succession`) or is a
