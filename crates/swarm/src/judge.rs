@@ -374,7 +374,7 @@ fn is_submitted(plan: &Plan, index: usize, artifact: &Artifact, record: &[Kept])
     })
 }
 
-/// Whether a result's hashes are those of its content or of its parts (decision 47).
+/// Whether a result's hashes and its size are those of its content or of its parts (decision 47).
 pub fn is_whole(result: &SubmitResult) -> bool {
     let artifact = &result.artifact;
     if artifact.task_id != result.task_id {
@@ -383,12 +383,15 @@ pub fn is_whole(result: &SubmitResult) -> bool {
     match &result.content {
         Some(content) => {
             let bytes = content.as_bytes();
-            artifact.merkle_hash == aggregate::content_root(bytes)
+            u64::try_from(bytes.len()) == Ok(artifact.size_bytes)
+                && artifact.merkle_hash == aggregate::content_root(bytes)
                 && artifact.content_cid == aggregate::cid(bytes)
         }
         None => {
             let parts: Vec<Option<Artifact>> = result.parts.iter().cloned().map(Some).collect();
-            !parts.is_empty() && artifact.merkle_hash == aggregate::root(&parts)
+            !parts.is_empty()
+                && artifact.size_bytes == aggregate::size(&result.parts)
+                && artifact.merkle_hash == aggregate::root(&parts)
         }
     }
 }

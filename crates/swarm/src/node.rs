@@ -315,6 +315,10 @@ impl Node {
         if kept.meta.swarm != self.genesis.swarm {
             return refuse(ErrorCode::InvalidRequest, "this message is of another swarm");
         }
+        // Not everything here was opened from a text.
+        if let Err(error) = kept.check_bounds() {
+            return refuse(error.code(), error.to_string());
+        }
         let epoch = self.genesis.epoch_at(now);
         // Decision 46.
         if kept.meta.epoch.abs_diff(epoch) > 1 {

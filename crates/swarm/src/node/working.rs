@@ -245,7 +245,7 @@ impl Node {
             let Some(part) = usize::try_from(index).ok().and_then(|i| work.parts.get_mut(i)) else {
                 continue;
             };
-            part.attempt += 1;
+            part.attempt = part.attempt.saturating_add(1);
             (part.assignee, part.reworks, part.result) = (Some(did), 0, None);
             part.until = plus(now, execution_ms).min(deadline);
             part.again_at = plus(now, 4 * resend_ms);
@@ -285,7 +285,10 @@ impl Node {
             return refuse(ErrorCode::TaskNotFound, "nobody here has ordered that");
         };
         if !judge::is_whole(m) || m.artifact.producer != m.agent_id {
-            return refuse(ErrorCode::ResultRejected, "the hashes are not those of the content");
+            return refuse(
+                ErrorCode::ResultRejected,
+                "the hashes or the size are not those of the content",
+            );
         }
         if part.done {
             let message = verdict(m, true, None);
@@ -404,7 +407,7 @@ impl Node {
             content_cid: aggregate::cid(root.as_ref()),
             merkle_hash: root,
             content_type: "application/vnd.skep.parts+json".to_owned(),
-            size_bytes: parts.iter().map(|part| part.size_bytes).sum(),
+            size_bytes: aggregate::size(&parts),
             created_at: work.parts.iter().map(|part| part.task.created_at).max().unwrap_or(now),
         };
         let result = SubmitResult {
