@@ -169,9 +169,9 @@ fn twin(
             (Subject::Plan { task_id }, Outcome::Plan(_)) => {
                 Outcome::Plan(recount(task_id, &record)?)
             }
-            (Subject::Election { epoch: number }, Outcome::Election(_)) => {
+            (Subject::Election { .. }, Outcome::Election(elected)) => {
                 let kept: Vec<Kept> = record.iter().cloned().map(Kept).collect();
-                Outcome::Election(elect(epoch, genesis, *number, &kept))
+                Outcome::Election(elect(epoch, genesis, elected.epoch, &kept))
             }
             _ => return None,
         };

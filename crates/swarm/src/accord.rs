@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
 use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word};
 
-use self::proven::{justification, record_of};
+use self::proven::{enough, justification, record_of};
 pub use self::{
     proven::{Proven, proven},
     setting::Setting,
@@ -286,7 +286,7 @@ impl Accord {
         judge: Judge<'_>,
     ) -> Vec<Act> {
         let (from, view) = (message.meta.signer, certificate.view);
-        if view < self.view || !self.may_lead(view, &from) {
+        if view < self.view || !self.may_lead(view, &from) || !self.is_left_for(view, &from) {
             return Vec::new();
         }
         let hash = value.hash();
@@ -318,6 +318,18 @@ impl Accord {
         let vote = Vote { view, step: Step::Prepare, hash, leader: from };
         acts.push(self.sign(now, vote));
         acts
+    }
+
+    /// Whether somebody honest has left the present view for this one. A leader that says so alone
+    /// would end the views of the others as it likes.
+    fn is_left_for(&self, view: u32, leader: &Did) -> bool {
+        let asked = |kept: &Kept| match &kept.message {
+            Message::Certificate(certificate) => certificate.view,
+            _ => 0,
+        };
+        let others = self.moved_on.iter().filter(|(did, _)| *did != leader);
+        let others = others.filter(|(_, kept)| asked(kept) >= view).count();
+        view == self.view || others + 1 >= self.setting.more_than_lie()
     }
 
     fn take_signature(
@@ -408,7 +420,7 @@ impl Accord {
         }
         self.moved_on.insert(from, message.clone());
         // More than could lie want to go on: so do we.
-        let rest = self.setting.witnesses.len() - self.setting.quorum() + 1;
+        let rest = self.setting.more_than_lie();
         let mut views: Vec<u32> = self.moved_on.values().map(asked).collect();
         views.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(wanted) = views.get(rest - 1).copied().filter(|wanted| *wanted > self.view) {
@@ -430,18 +442,12 @@ impl Accord {
             return;
         }
         let hash = value.hash();
-        let is_signature = |kept: &&Arc<Signed>| {
+        let is_signature = |kept: &Signed| {
             matches!(&kept.message, Message::Certificate(inner)
                 if inner.subject == self.setting.subject && inner.view == *view
                     && inner.word == Word::Sign { step: Step::Prepare, hash })
         };
-        let signatures: Vec<Kept> =
-            message.attached.iter().filter(is_signature).cloned().map(Kept).collect();
-        let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
-        signers.sort();
-        signers.dedup();
-        signers.retain(|did| self.setting.is_witness(did));
-        if signers.len() >= self.setting.quorum() {
+        if let Some(signatures) = enough(message, &self.setting.witnesses, is_signature) {
             let record = self.complete(value, record_of(value, message));
             self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
         }

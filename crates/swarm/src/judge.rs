@@ -46,6 +46,8 @@ pub enum Fault {
     WrongRoot,
     #[error("part {0} was never submitted by its producer")]
     NotSubmitted(usize),
+    #[error("the originator wanted to see the plan first, and has not approved of it")]
+    NotApproved,
 }
 
 /// What a task rests on: the order from outside, or its parent's assignment.
@@ -349,14 +351,21 @@ pub fn check_result(plan: &Plan, value: &Value, record: &[Kept]) -> Result<(), F
             return Err(Fault::NotSubmitted(index));
         }
     }
-    let refused = |kept: &Kept| {
-        matches!(&kept.message, Message::Verification(m)
-            if m.task_id == inject.task.task_id && !m.accepted
-                && kept.meta.signer == inject.originator)
+    let said = |accepted: bool| {
+        record.iter().any(|kept| {
+            matches!(&kept.message, Message::Verification(m)
+                if m.task_id == inject.task.task_id && m.accepted == accepted
+                    && m.plan_id.as_ref().is_none_or(|id| *id == plan.plan_id)
+                    && kept.meta.signer == inject.originator)
+        })
     };
+    let is_work = ended.parts.iter().any(Option::is_some);
+    if inject.task.needs_approval && is_work && !said(true) {
+        return Err(Fault::NotApproved);
+    }
     let follows = match ended.end {
         End::Cancelled => cancellation(record).is_some(),
-        End::Rejected => record.iter().any(refused),
+        End::Rejected => said(false),
         End::Unplanned => false,
         end => end == end_of(&ended.parts),
     };

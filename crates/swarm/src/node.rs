@@ -366,7 +366,7 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         match subject {
-            Subject::Election { epoch } => self.take_election_word(now, kept, *epoch, out),
+            Subject::Election { after } => self.take_election_word(now, kept, *after, out),
             Subject::Succession { epoch, leader } => {
                 self.take_succession_word(now, kept, *epoch, *leader, out);
             }

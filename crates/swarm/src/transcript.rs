@@ -193,9 +193,11 @@ impl Transcript {
         let mut epochs = BTreeMap::from([(founding.number(), founding)]);
         for (kept, subject, value) in self.certificates() {
             match subject {
-                Subject::Election { epoch } => {
-                    let result = self.check_election(*epoch, &mut epochs, kept, value);
-                    report.note(subject, result, |report| report.elections.push(*epoch));
+                Subject::Election { after } => {
+                    match self.check_election(*after, &mut epochs, kept, value) {
+                        Ok(epoch) => report.elections.push(epoch),
+                        Err(why) => report.differ(subject, why),
+                    }
                 }
                 Subject::Succession { epoch, leader } => {
                     let result = check_succession(&epochs, *epoch, leader, kept, value);
@@ -233,20 +235,23 @@ impl Transcript {
 
     fn check_election(
         &self,
-        number: u64,
+        after: u64,
         epochs: &mut BTreeMap<u64, Arc<Epoch>>,
         kept: &Kept,
         value: &Value,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let Outcome::Election(elected) = &value.outcome else {
             return Err(Fault::WrongOutcome.to_string());
         };
-        if epochs.contains_key(&number) {
+        let number = elected.epoch;
+        if elected.previous != after || number <= after {
+            return Err("it is not what was asked".to_owned());
+        }
+        if epochs.values().any(|epoch| epoch.elected.previous == after && epoch.number() > after) {
             return Err("there are two outcomes".to_owned());
         }
-        let previous = epochs.get(&elected.previous);
-        let previous = previous.ok_or("the election before it is missing")?;
-        let subject = Subject::Election { epoch: number };
+        let previous = epochs.get(&after).ok_or("the election before it is missing")?;
+        let subject = Subject::Election { after };
         let witnesses = previous.witnesses(&subject, previous.tier1());
         let found = signed(kept, value, &witnesses)?;
         check_record(value, &found.record)?;
@@ -254,7 +259,7 @@ impl Transcript {
             return Err("other agents are elected by these votes".to_owned());
         }
         epochs.insert(number, Epoch::shared(elected.clone(), value.hash()));
-        Ok(())
+        Ok(number)
     }
 
     fn check_plan(

@@ -162,7 +162,7 @@ fn round_text(round: &RoundReport) -> String {
 /// What a difference is about.
 pub fn subject(subject: &Subject) -> String {
     match subject {
-        Subject::Election { epoch } => format!("the election for epoch {epoch}"),
+        Subject::Election { after } => format!("the election that follows epoch {after}"),
         Subject::Succession { epoch, leader } => {
             format!("the successor of {} in epoch {epoch}", short(leader))
         }

@@ -28,7 +28,9 @@ const PER_SIGNER_MAX: usize = 2;
 /// An election that is going on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Election {
+    /// What it is for; a later one if time runs out.
     epoch: u64,
+    /// Who follows the present members: kept until it is decided, whatever the epoch's number.
     accord: Accord,
     stood: bool,
     voted: Option<Timestamp>,
@@ -63,9 +65,10 @@ impl Node {
     fn open_election(&mut self, now: Timestamp) -> Option<&mut Election> {
         let epoch = self.electing(now)?;
         if self.election.as_ref().is_none_or(|election| election.epoch < epoch) {
+            let before = self.election.take().map(|election| election.accord);
             self.election = Some(Election {
                 epoch,
-                accord: self.election_accord(now, epoch),
+                accord: before.unwrap_or_else(|| self.election_accord(now, epoch)),
                 stood: false,
                 voted: None,
                 candidacies: BTreeMap::new(),
@@ -78,7 +81,7 @@ impl Node {
     /// Those who were elected last decide who is next.
     fn election_accord(&self, now: Timestamp, epoch: u64) -> Accord {
         let current = self.epoch();
-        let subject = Subject::Election { epoch };
+        let subject = Subject::Election { after: current.number() };
         let timing = &self.genesis.timing;
         let setting = Setting {
             witnesses: current.witnesses(&subject, current.tier1()),
@@ -119,9 +122,7 @@ impl Node {
         if now >= plus(begins, third) {
             self.vote_in_election(now, epoch, out);
         }
-        if now >= plus(begins, 2 * third) {
-            self.offer_record(out);
-        }
+        self.offer_record(now, out);
         // Who is no member yet votes, and has no part in counting.
         let is_member = self.is_member();
         if let Some(election) = self.election.as_mut().filter(|_| is_member) {
@@ -129,7 +130,7 @@ impl Node {
             let (wanted, decided) = perform(acts, out);
             debug_assert!(!decided, "time alone decides nothing");
             if wanted {
-                self.offer_record(out);
+                self.offer_record(now, out);
             }
         }
     }
@@ -278,12 +279,15 @@ impl Node {
     }
 
     /// As the leader: what has come in so far.
-    fn offer_record(&mut self, out: &mut Vec<Output>) {
+    fn offer_record(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         let Some(election) = self.election.as_ref().filter(|election| election.accord.leads())
         else {
             return;
         };
         let epoch = election.epoch;
+        if now < plus(self.genesis.election_start(epoch), 2 * self.genesis.timing.election_ms / 3) {
+            return;
+        }
         let mut record: Vec<Kept> = election.candidacies.values().flatten().cloned().collect();
         record.extend(election.votes.values().flatten().cloned());
         let current = self.epoch().clone();
@@ -302,12 +306,9 @@ impl Node {
         &mut self,
         now: Timestamp,
         kept: &Kept,
-        epoch: u64,
+        after: u64,
         out: &mut Vec<Output>,
     ) {
-        if epoch <= self.epoch().number() {
-            return;
-        }
         let Message::Certificate(certificate) = &kept.message else {
             return;
         };
@@ -315,9 +316,14 @@ impl Node {
             self.take_elected(now, kept, value, out);
             return;
         }
-        if self.open_election(now).is_none_or(|election| election.epoch != epoch) {
+        if after != self.epoch().number() {
             return;
         }
+        let Some(epoch) = self.open_election(now).map(|election| election.epoch) else {
+            return;
+        };
+        let ballots_at =
+            plus(self.genesis.election_start(epoch), self.genesis.timing.election_ms / 3);
         let (genesis, current, me) = (self.genesis.clone(), self.epoch().clone(), self.me);
         let Some(election) = &mut self.election else {
             return;
@@ -332,6 +338,9 @@ impl Node {
             if !complete || *elected != elect(&current, &genesis, epoch, record) {
                 return Verdict::Invalid;
             }
+            if now < ballots_at {
+                return Verdict::NotYet;
+            }
             // A leader that leaves ballots out finds too few witnesses.
             let is_in = |own: &Kept| record.iter().any(|kept| kept.message == own.message);
             let mine = own.as_ref().is_none_or(is_in);
@@ -342,7 +351,7 @@ impl Node {
         if decided {
             self.tell_elected(out);
         } else if wanted {
-            self.offer_record(out);
+            self.offer_record(now, out);
         }
     }
 
@@ -362,12 +371,13 @@ impl Node {
         let Outcome::Election(elected) = &value.outcome else {
             return;
         };
-        let Some(previous) = self.epochs.get(&elected.previous) else {
-            return;
-        };
-        let subject = Subject::Election { epoch: elected.epoch };
+        let previous = self.epoch().clone();
+        let subject = Subject::Election { after: previous.number() };
+        let follows = elected.previous == previous.number() && elected.epoch > elected.previous;
+        let is_subject =
+            matches!(&kept.message, Message::Certificate(said) if said.subject == subject);
         let witnesses = previous.witnesses(&subject, previous.tier1());
-        if proven(kept, Step::Commit, value, &witnesses).is_none() {
+        if !follows || !is_subject || proven(kept, Step::Commit, value, &witnesses).is_none() {
             return;
         }
         let beacon = value.hash();

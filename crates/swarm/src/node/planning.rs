@@ -276,6 +276,7 @@ impl Node {
             voters,
             phase: Phase::Commit,
             until: plus(now, timing.commit_ms),
+            votes_until: plus(now, timing.deliberation_ms()),
             resend_at: plus(now, timing.resend_ms),
             extended: false,
         };

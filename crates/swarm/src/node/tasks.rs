@@ -397,6 +397,9 @@ impl Node {
             return;
         };
         let (deadline, origin) = (state.task.deadline, &state.origin.message);
+        let (table, me) = (&state.table, self.me);
+        // A chair that leaves ballots out finds too few witnesses while the vote could go on.
+        let misses = |record: &[Kept]| table.misses_ballot(&me, kept.meta.signer, now, record);
         let judge = |value: &Value, record: &[Kept]| {
             // Whoever repeats an order may have sealed it anew.
             let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.message == *origin);
@@ -405,6 +408,9 @@ impl Node {
             }
             match value.outcome {
                 Outcome::Plan(Chosen::TooLate) if now < deadline => Verdict::NotYet,
+                Outcome::Plan(Chosen::Plan { .. } | Chosen::NoPlan) if misses(record) => {
+                    Verdict::NotYet
+                }
                 _ => Verdict::Valid,
             }
         };

@@ -382,6 +382,7 @@ impl Node {
             work.reported = true;
             work.report_at = Timestamp::MAX;
             let mut record = vec![state.origin.clone()];
+            record.extend(state.approval.clone());
             record.extend(work.parts.iter().filter(|p| p.done).filter_map(|p| p.result.clone()));
             let outcome = Outcome::Result(judge::ended(judge::end_of(&parts), parts));
             let acts = result.offer(judge::value(outcome, &record), record);

@@ -73,6 +73,8 @@ pub struct Room {
     pub idle: BTreeSet<Did>,
     /// How hard planned parts are.
     pub complexity: Share,
+    /// What never arrives.
+    pub lost: fn(&Room, &Did, &Signed) -> bool,
     /// What each node opens messages with; without them nobody looks at signatures.
     pub doors: Option<BTreeMap<Did, KnownKeys>>,
 }
@@ -105,6 +107,7 @@ impl Room {
             wrong: BTreeMap::new(),
             idle: BTreeSet::new(),
             complexity: Share::percent(20),
+            lost: |_, _, _| false,
             doors: None,
         };
         room.run(1);
@@ -201,7 +204,7 @@ impl Room {
         let Some((to, message)) = self.line.pop_front() else {
             return false;
         };
-        if self.is_let_in(&to, &message) {
+        if !(self.lost)(self, &to, &message) && self.is_let_in(&to, &message) {
             let refused = self.refusals.len();
             self.step(&to, Input::Message(message.clone()));
             if self.refusals.len() == refused
