@@ -14,7 +14,7 @@ fn dissolve() -> Message {
 }
 
 fn next_view() -> Message {
-    let (subject, word) = (Subject::Election { epoch: 2 }, Word::NextView { prepared: None });
+    let (subject, word) = (Subject::Election { after: 1 }, Word::NextView { prepared: None });
     Message::Certificate(Certificate { subject, view: 1, word })
 }
 

@@ -69,6 +69,10 @@ impl Work {
         self.parts.len()
     }
 
+    pub(super) fn is_reported(&self) -> bool {
+        self.reported
+    }
+
     fn artifacts(&self) -> Vec<Option<Artifact>> {
         let artifact = |part: &Part| match &part.result.as_ref().filter(|_| part.done)?.message {
             Message::SubmitResult(result) => Some(result.artifact.clone()),
@@ -112,6 +116,7 @@ impl Node {
         let result = Accord::new(self.me, setting, vec![state.origin.clone()], now);
         let leads = result.leads();
         state.result = Some(result);
+        state.planned_at = Some(now);
         if leads {
             self.coordinate(now, id, out);
         }
@@ -295,14 +300,18 @@ impl Node {
             out.push(send(vec![m.agent_id], message));
             return Ok(());
         }
-        let looked_at = part.result.as_ref().is_some_and(|known| known.message == kept.message);
-        if !looked_at {
-            part.result = Some(kept.clone());
-            out.push(Output::Ask(Ask::Check {
-                task: part.task.clone(),
-                result: Box::new(m.clone()),
-            }));
+        match &part.result {
+            Some(known) if known.message == kept.message => return Ok(()),
+            // Looking at a result is work for this node's agent: one at a time, and another only
+            // when it was found wanting, which is counted.
+            Some(_) => {
+                let reason = "another result of this part is being looked at";
+                return refuse(ErrorCode::DuplicateProposal, reason);
+            }
+            None => part.result = Some(kept.bare()),
         }
+        let (task, result) = (part.task.clone(), Box::new(m.clone()));
+        out.push(Output::Ask(Ask::Check { task, result }));
         Ok(())
     }
 
@@ -481,12 +490,13 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         self.learn_task(now, kept, id);
-        let Some(TaskState { task, origin, plan, result: Some(result), .. }) =
-            self.tasks.get_mut(id)
+        let deadline = self.tasks.get(id).map(TaskState::ends_at);
+        let (Some(TaskState { task, origin, plan, result: Some(result), .. }), Some(deadline)) =
+            (self.tasks.get_mut(id), deadline)
         else {
             return;
         };
-        let (deadline, epoch) = (task.deadline, self.epochs.get(&task.epoch));
+        let epoch = self.epochs.get(&task.epoch);
         let judge = |value: &Value, record: &[Kept]| {
             // Whoever repeats an order may have sealed it anew.
             let is_ours =

@@ -224,7 +224,7 @@ fn a_member_changes_its_key_in_the_midst_of_a_task() {
     assert!(error.contains("the signature does not fit"), "{error}");
     assert_eq!(room.refused(&chair, forged.clone()), Some(ErrorCode::InvalidSignature));
     let honest = room.keys.iter().find(|(did, _)| **did != member && **did != chair).unwrap().1;
-    let (subject, word) = (Subject::Election { epoch: 2 }, Word::NextView { prepared: None });
+    let (subject, word) = (Subject::Election { after: 1 }, Word::NextView { prepared: None });
     let asks = Message::Certificate(Certificate { subject, view: 1, word });
     let around = room.seal_with(honest, asks, vec![forged]);
     assert_eq!(room.refused(&chair, around), Some(ErrorCode::InvalidSignature));
