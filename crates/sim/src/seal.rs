@@ -101,7 +101,9 @@ impl Registry {
 
     /// Whether a node may be handed this message: what `Signed::open` asks of a text.
     pub fn admit(&mut self, message: &Signed) -> Result<(), OpenError> {
-        self.admit_as(message, false)
+        message.check_bounds()?;
+        self.admit_as(message, false)?;
+        message.attached.iter().try_for_each(|inner| self.admit_as(inner, true))
     }
 
     fn admit_as(&mut self, message: &Signed, is_attached: bool) -> Result<(), OpenError> {
@@ -115,13 +117,7 @@ impl Registry {
                 self.good.insert(name);
             }
         }
-        message.attached.iter().try_for_each(|inner| {
-            if inner.attached.is_empty() {
-                self.admit_as(inner, true)
-            } else {
-                Err(OpenError::Envelope("attached is a flat list of messages"))
-            }
-        })
+        Ok(())
     }
 }
 

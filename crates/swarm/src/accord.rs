@@ -104,6 +104,9 @@ pub struct Accord {
     decided: Option<Proven>,
     /// Witnesses whose signature was here when it was final, or came later.
     late: BTreeSet<Did>,
+    /// Who was told of the decision a moment ago: it is long, and asking costs nothing.
+    #[serde(default)]
+    told: BTreeMap<Did, Timestamp>,
 }
 
 type Judge<'a> = &'a dyn Fn(&Value, &[Kept]) -> Verdict;
@@ -130,6 +133,7 @@ impl Accord {
             moved_on: BTreeMap::new(),
             decided: None,
             late: BTreeSet::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -264,7 +268,8 @@ impl Accord {
                 Word::Sign { .. } => self.setting.is_witness(&from) && !self.late.insert(from),
                 _ => true,
             };
-            return if asks && from != self.me { self.tell(vec![from]) } else { Vec::new() };
+            let answers = asks && from != self.me && self.may_tell(now, from);
+            return if answers { self.tell(vec![from]) } else { Vec::new() };
         }
         if !self.setting.is_witness(&from) {
             return Vec::new();
@@ -275,6 +280,17 @@ impl Accord {
             Word::Bundle { value, .. } => self.take_prepared(now, message, certificate, value),
             Word::NextView { .. } => self.take_next_view(now, message, certificate.view),
         }
+    }
+
+    /// Each asker is answered once, and again when it may have got lost.
+    fn may_tell(&mut self, now: Timestamp, to: Did) -> bool {
+        let resend_ms = self.setting.resend_ms;
+        self.told.retain(|_, at| now < plus(*at, resend_ms));
+        if self.told.contains_key(&to) {
+            return false;
+        }
+        self.told.insert(to, now);
+        true
     }
 
     fn take_proposal(
@@ -351,7 +367,7 @@ impl Accord {
             Step::Prepare => &mut proposal.prepare,
             Step::Commit => &mut proposal.commit,
         };
-        signatures.insert(from, message.clone());
+        signatures.insert(from, message.bare());
         if signatures.len() != quorum {
             return Vec::new();
         }
@@ -418,7 +434,7 @@ impl Accord {
         if self.moved_on.get(&from).is_some_and(|known| asked(known) >= view) {
             return Vec::new();
         }
-        self.moved_on.insert(from, message.clone());
+        self.moved_on.insert(from, message.bare());
         // More than could lie want to go on: so do we.
         let rest = self.setting.more_than_lie();
         let mut views: Vec<u32> = self.moved_on.values().map(asked).collect();

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{
-    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, Ready, Subject,
-    SubmitResult, Task, Value,
+    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, REQUIRED_MAX, Ready,
+    Subject, SubmitResult, Subtask, Task, Value,
 };
 
 use crate::{
@@ -22,6 +22,10 @@ use crate::{
 
 /// Parts that a plan may have.
 pub const SUBTASKS_MAX: usize = 64;
+/// The longest description of a task or a part, in bytes.
+pub const DESCRIPTION_LEN_MAX: usize = 4_096;
+/// The longest name of a capability or of another task.
+pub const NAME_LEN_MAX: usize = 256;
 /// A full board has a critic (decision 50).
 pub const CRITIC_FROM: usize = 3;
 
@@ -205,7 +209,20 @@ pub fn plan_hash(reveal: &Kept) -> Option<Hash32> {
 fn is_well_formed(task: &Task, plan: &Plan) -> bool {
     let count = plan.subtasks.len();
     let in_order = plan.subtasks.iter().zip(0..).all(|(part, index)| part.index == index);
-    plan.task_id == task.task_id && in_order && (1..=SUBTASKS_MAX).contains(&count)
+    // Nobody would take the parts of other plans.
+    let can_order = |part: &Subtask| {
+        part.description.len() <= DESCRIPTION_LEN_MAX
+            && are_names(&part.required_capabilities, REQUIRED_MAX)
+    };
+    plan.task_id == task.task_id
+        && in_order
+        && (1..=SUBTASKS_MAX).contains(&count)
+        && plan.subtasks.iter().all(can_order)
+}
+
+/// Whether these are few enough and short.
+pub fn are_names(names: &[String], count_max: usize) -> bool {
+    names.len() <= count_max && names.iter().all(|name| name.len() <= NAME_LEN_MAX)
 }
 
 /// Each voter's only ballot. Two different ones void both (decision 45); ASIP 8: nobody ranks its
@@ -383,7 +400,7 @@ fn is_submitted(plan: &Plan, index: usize, artifact: &Artifact, record: &[Kept])
     })
 }
 
-/// Whether a result's hashes are those of its content or of its parts (decision 47).
+/// Whether a result's hashes and its size are those of its content or of its parts (decision 47).
 pub fn is_whole(result: &SubmitResult) -> bool {
     let artifact = &result.artifact;
     if artifact.task_id != result.task_id {
@@ -392,12 +409,15 @@ pub fn is_whole(result: &SubmitResult) -> bool {
     match &result.content {
         Some(content) => {
             let bytes = content.as_bytes();
-            artifact.merkle_hash == aggregate::content_root(bytes)
+            u64::try_from(bytes.len()) == Ok(artifact.size_bytes)
+                && artifact.merkle_hash == aggregate::content_root(bytes)
                 && artifact.content_cid == aggregate::cid(bytes)
         }
         None => {
             let parts: Vec<Option<Artifact>> = result.parts.iter().cloned().map(Some).collect();
-            !parts.is_empty() && artifact.merkle_hash == aggregate::root(&parts)
+            !parts.is_empty()
+                && artifact.size_bytes == aggregate::size(&result.parts)
+                && artifact.merkle_hash == aggregate::root(&parts)
         }
     }
 }

@@ -11,6 +11,16 @@ use skep_wire::swarm::{Check, Claim, OpenError, Signed};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept(pub Arc<Signed>);
 
+impl Kept {
+    /// Without what has come along with it: nobody's memory is filled with that.
+    pub(crate) fn bare(&self) -> Kept {
+        match &self.attached[..] {
+            [] => self.clone(),
+            _ => Kept(Arc::new(self.without_attachments())),
+        }
+    }
+}
+
 impl Deref for Kept {
     type Target = Signed;
 
@@ -43,9 +53,5 @@ impl<'de> Deserialize<'de> for Kept {
 
 /// What others are sent along: each without what had come along with it.
 pub(crate) fn attach(messages: &[Kept]) -> Vec<Arc<Signed>> {
-    let bare = |message: &Kept| match &message.attached[..] {
-        [] => message.0.clone(),
-        _ => Arc::new(message.without_attachments()),
-    };
-    messages.iter().map(bare).collect()
+    messages.iter().map(|message| message.bare().0).collect()
 }

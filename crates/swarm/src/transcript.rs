@@ -170,6 +170,10 @@ impl Transcript {
         let open = |(index, json): (usize, Json)| {
             let opened = Signed::from_json(json, &keys);
             let opened = opened.map_err(|error| ReadError::Message { index, error })?;
+            if opened.meta.swarm != file.genesis.swarm {
+                let error = OpenError::OtherSwarm(opened.meta.swarm);
+                return Err(ReadError::Message { index, error });
+            }
             Ok(Kept(Arc::new(opened)))
         };
         let messages: Result<Vec<Kept>, ReadError> =
@@ -180,6 +184,11 @@ impl Transcript {
     /// Decides everything again.
     pub fn verify(&self) -> Report {
         let mut report = Report { messages: self.messages.len(), ..Report::default() };
+        for kept in self.messages.iter().filter(|kept| !self.is_ours(kept)) {
+            if let Message::Certificate(certificate) = &kept.message {
+                report.differ(&certificate.subject, "it was said in another swarm".to_owned());
+            }
+        }
         let founding = Epoch::founding(&self.genesis);
         let mut epochs = BTreeMap::from([(founding.number(), founding)]);
         for (kept, subject, value) in self.certificates() {
@@ -206,7 +215,8 @@ impl Transcript {
     /// The final certificates, each subject's first; a second one must say the same.
     fn certificates(&self) -> impl Iterator<Item = (&Kept, &Subject, &Value)> {
         let mut seen: BTreeSet<(&Subject, Hash32)> = BTreeSet::new();
-        self.messages.iter().filter_map(move |kept| match &kept.message {
+        let ours = self.messages.iter().filter(|kept| self.is_ours(kept));
+        ours.filter_map(move |kept| match &kept.message {
             Message::Certificate(certificate) => match &certificate.word {
                 Word::Bundle { step: Step::Commit, value } => {
                     let is_new = seen.insert((&certificate.subject, value.hash()));
@@ -216,6 +226,11 @@ impl Transcript {
             },
             _ => None,
         })
+    }
+
+    /// Whether a message and all that came with it were said in this swarm.
+    fn is_ours(&self, kept: &Kept) -> bool {
+        kept.meta.swarm == self.genesis.swarm && kept.check_bounds().is_ok()
     }
 
     fn check_election(

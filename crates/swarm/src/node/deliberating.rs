@@ -190,7 +190,7 @@ impl Node {
             return Ok(());
         }
         if said.len() < PER_SIGNER_MAX {
-            said.push(kept.clone());
+            said.push(kept.bare());
         }
         let first = said.len() == 1;
         self.run_boards(now, id, out);

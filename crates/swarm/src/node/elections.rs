@@ -1,12 +1,15 @@
 //! The next epoch: candidacies, ballots, and a record that its witnesses make final.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    AssignTier, Candidacy, ElectionVote, ErrorCode, Message, Observed, Outcome, Share, Step,
-    Subject, Value, Word,
+    AssignTier, Candidacy, ElectionVote, ErrorCode, Message, OBSERVED_MAX, Observed, Outcome,
+    Share, Step, Subject, Value, Word,
 };
 
 use super::{
@@ -18,7 +21,7 @@ use crate::{
     election::{elect, is_beyond_evidence},
     epoch::Epoch,
     judge,
-    kept::Kept,
+    kept::{Kept, attach},
     score::{CANDIDATES_MAX, composite, may_stand},
 };
 
@@ -34,8 +37,8 @@ pub(crate) struct Election {
     accord: Accord,
     stood: bool,
     voted: Option<Timestamp>,
-    candidacies: BTreeMap<Did, Vec<Kept>>,
-    votes: BTreeMap<Did, Vec<Kept>>,
+    pub(super) candidacies: BTreeMap<Did, Vec<Kept>>,
+    pub(super) votes: BTreeMap<Did, Vec<Kept>>,
 }
 
 impl Node {
@@ -227,8 +230,12 @@ impl Node {
     /// What this node has seen of those that the beacon drew it for.
     fn observations(&self, now: Timestamp, current: &Epoch) -> BTreeMap<Did, Observed> {
         let is_drawn = |did: &Did| current.attesters(did).contains(&self.me);
-        let watched = self.peers.iter().filter(|(did, _)| is_drawn(did));
+        let mut watched: Vec<_> = self.peers.iter().filter(|(did, _)| is_drawn(did)).collect();
+        // Strangers may be many: members come first.
+        watched.sort_by_key(|(did, _)| !current.contains(did));
+        watched.truncate(OBSERVED_MAX);
         watched
+            .into_iter()
             .map(|(did, peer)| {
                 let (uptime, proof_of_compute) = (self.uptime_of(now, peer), self.compute_of(peer));
                 (*did, Observed { uptime, proof_of_compute })
@@ -250,14 +257,20 @@ impl Node {
             return refuse(ErrorCode::InsufficientReputation, "the score is too low to stand");
         }
         let is_known = self.epoch().contains(&m.agent_id) || self.peers.contains_key(&m.agent_id);
-        let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
-        else {
+        if self.open_election(now).is_none_or(|election| election.epoch != m.epoch) {
             return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
-        };
+        }
         if !is_known {
             return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
         }
-        let full = election.candidacies.len() >= 2 * CANDIDATES_MAX;
+        self.make_place(m.agent_id)?;
+        let current = self.epoch().clone();
+        let Some(election) = &mut self.election else {
+            return Ok(());
+        };
+        // Newcomers have places of their own.
+        let members = election.candidacies.keys().filter(|did| current.contains(did)).count();
+        let full = members >= 2 * CANDIDATES_MAX && current.contains(&m.agent_id);
         keep(&mut election.candidacies, kept, full)
     }
 
@@ -268,13 +281,16 @@ impl Node {
         m: &ElectionVote,
     ) -> Result<(), Refusal> {
         let is_known = self.epoch().contains(&m.voter) || self.peers.contains_key(&m.voter);
-        let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
-        else {
+        if self.open_election(now).is_none_or(|election| election.epoch != m.epoch) {
             return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
-        };
+        }
         if !is_known {
             return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
         }
+        self.make_place(m.voter)?;
+        let Some(election) = &mut self.election else {
+            return Ok(());
+        };
         keep(&mut election.votes, kept, false)
     }
 
@@ -288,12 +304,8 @@ impl Node {
         if now < plus(self.genesis.election_start(epoch), 2 * self.genesis.timing.election_ms / 3) {
             return;
         }
-        let mut record: Vec<Kept> = election.candidacies.values().flatten().cloned().collect();
-        record.extend(election.votes.values().flatten().cloned());
         let current = self.epoch().clone();
-        let is_new = |did: &&Did| !current.contains(did);
-        let hellos = election.votes.keys().filter(is_new).filter_map(|did| self.peers.get(did));
-        record.extend(hellos.filter_map(|peer| peer.handshake.clone()));
+        let record = self.record_of(election);
         let elected = elect(&current, &self.genesis, epoch, &record);
         let value = judge::value(Outcome::Election(elected), &record);
         if let Some(election) = &mut self.election {
@@ -377,15 +389,19 @@ impl Node {
         let is_subject =
             matches!(&kept.message, Message::Certificate(said) if said.subject == subject);
         let witnesses = previous.witnesses(&subject, previous.tier1());
-        if !follows || !is_subject || proven(kept, Step::Commit, value, &witnesses).is_none() {
+        let found = proven(kept, Step::Commit, value, &witnesses);
+        let Some(found) = found.filter(|_| follows && is_subject) else {
             return;
-        }
+        };
         let beacon = value.hash();
         let epoch = Epoch::shared(elected.clone(), beacon);
         let number = epoch.number();
         self.epochs.insert(number, epoch.clone());
         self.forget_epochs();
-        self.certified.push_back(kept.clone());
+        // What proves it, and nothing else that has come along.
+        let mut certified = kept.without_attachments();
+        certified.attached = attach(&[found.signatures, found.record].concat());
+        self.certified.push_back(Kept(Arc::new(certified)));
         if self.certified.len() > CERTIFIED_MAX {
             self.certified.pop_front();
         }
@@ -429,7 +445,7 @@ fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept, full: bool) -> Resu
     let said = kept.entry(signer).or_default();
     let is_known = said.iter().any(|known| known.message == message.message);
     if !is_known && said.len() < PER_SIGNER_MAX {
-        said.push(message.clone());
+        said.push(message.bare());
     }
     if is_known || said.len() == 1 {
         Ok(())

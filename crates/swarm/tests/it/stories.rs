@@ -223,8 +223,10 @@ fn a_member_changes_its_key_in_the_midst_of_a_task() {
     let error = Transcript::read(&serde_json::to_vec(&written).unwrap()).unwrap_err().to_string();
     assert!(error.contains("the signature does not fit"), "{error}");
     assert_eq!(room.refused(&chair, forged.clone()), Some(ErrorCode::InvalidSignature));
-    let honest = secret(100);
-    let around = room.seal_with(&honest, room.inject(&honest, room.task("u")), vec![forged]);
+    let honest = room.keys.iter().find(|(did, _)| **did != member && **did != chair).unwrap().1;
+    let (subject, word) = (Subject::Election { after: 1 }, Word::NextView { prepared: None });
+    let asks = Message::Certificate(Certificate { subject, view: 1, word });
+    let around = room.seal_with(honest, asks, vec![forged]);
     assert_eq!(room.refused(&chair, around), Some(ErrorCode::InvalidSignature));
     let thief = secret(102);
     let hello = room

@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::{KeyLink, Share};
+use super::{KeyLink, Share, text::at_most};
+
+/// Parts that a task names: as many as a plan may have.
+pub const TASK_SUBTASKS_MAX: usize = 64;
+/// Capabilities that a task or a part of a plan asks for.
+pub const REQUIRED_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskStatus {
@@ -65,11 +70,15 @@ pub struct Task {
     #[serde(default)]
     pub assigned_to: Option<Did>,
     pub tier_level: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::list::<_, _, TASK_SUBTASKS_MAX>")]
     pub subtasks: Vec<String>,
     pub created_at: Timestamp,
     pub deadline: Timestamp,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "at_most::list::<_, _, REQUIRED_MAX>"
+    )]
     pub capabilities_required: Vec<String>,
     /// How deep it lies below the task that came from outside.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -116,7 +125,7 @@ pub struct Commit {
 pub struct Subtask {
     pub index: u32,
     pub description: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::list::<_, _, REQUIRED_MAX>")]
     pub required_capabilities: Vec<String>,
     pub estimated_complexity: Share,
 }
