@@ -7,4 +7,5 @@ mod it {
     mod refusals;
     mod room;
     mod stories;
+    mod successors;
 }

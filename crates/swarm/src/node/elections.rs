@@ -256,7 +256,9 @@ impl Node {
         if !is_known {
             return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
         }
-        let full = election.candidacies.len() >= 2 * CANDIDATES_MAX;
+        // Strangers share a few places: however early they come, a member has its own.
+        let strangers = election.candidacies.keys().filter(|did| !current.contains(did)).count();
+        let full = !is_member && strangers >= CANDIDATES_MAX;
         keep(&mut election.candidacies, kept, full)
     }
 
@@ -381,7 +383,6 @@ impl Node {
         }
         self.go_on_electing(now);
         self.hurry_if_behind(now);
-        self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
         self.challenge = Challenge::new(number, now);
         self.ask_compute(now, out);
