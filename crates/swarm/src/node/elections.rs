@@ -248,7 +248,9 @@ impl Node {
         if !may_stand(&m.score) {
             return refuse(ErrorCode::InsufficientReputation, "the score is too low to stand");
         }
-        let is_known = self.epoch().contains(&m.agent_id) || self.peers.contains_key(&m.agent_id);
+        let current = self.epoch().clone();
+        let is_member = current.contains(&m.agent_id);
+        let is_known = is_member || self.peers.contains_key(&m.agent_id);
         let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
         else {
             return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
@@ -409,6 +411,10 @@ impl Node {
         let used: BTreeSet<u64> = open.map(|state| state.task.epoch).collect();
         let recent: BTreeSet<u64> = self.epochs.keys().rev().take(EPOCHS_KEPT).copied().collect();
         self.epochs.retain(|number, _| recent.contains(number) || used.contains(number));
+        // What was signed about an epoch's leaders is known for as long as the epoch is: otherwise
+        // it could be signed again, and differently.
+        let epochs = &self.epochs;
+        self.successions.retain(|running| epochs.contains_key(&running.epoch()));
     }
 }
 
