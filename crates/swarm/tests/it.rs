@@ -8,4 +8,5 @@ mod it {
     mod refusals;
     mod room;
     mod stories;
+    mod successors;
 }

@@ -1,5 +1,5 @@
-use skep_sim::{Known, Lie, Setup, run};
-use skep_swarm::transcript::Transcript;
+use skep_sim::{Known, Lie, Setup, brisk, run};
+use skep_swarm::{genesis::Timing, transcript::Transcript};
 use skep_wire::swarm::{End, Message};
 
 /// Leaders are silent; when clients come, others act in their place, and what those chair is proven
@@ -36,4 +36,18 @@ fn clients_find_who_acts_for_a_leader_that_is_gone() {
         assert_eq!(read.verify().differences, Vec::new(), "seed {seed}");
     }
     assert!(in_place > 0 && chaired > 0, "{in_place} orders, {chaired} boards");
+}
+
+/// In a large swarm those below a new leader hear it for the first time: that is no silence.
+#[test]
+fn nobody_follows_a_leader_that_was_just_elected() {
+    let timing = Timing { epoch_ms: 120_000, ..brisk() };
+    let calm = Setup::calm(3, 90, 1);
+    let report = run(&Setup { timing, begin_ms: 260_000, keep_messages: true, ..calm });
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    assert!(report.map.epoch.number() >= 3);
+    let is_one = |message: &&std::sync::Arc<skep_wire::swarm::Signed>| {
+        matches!(message.message, Message::Succession(_))
+    };
+    assert_eq!(report.messages.iter().filter(is_one).count(), 0);
 }

@@ -25,6 +25,10 @@ impl Challenge {
         Challenge { epoch, learnt_at, asked_at: None, nonce: None }
     }
 
+    pub(super) fn learnt_at(&self) -> Timestamp {
+        self.learnt_at
+    }
+
     /// This node's own answer, for its keepalives: whoever learns late of the epoch still hears it.
     pub(super) fn computed(&self) -> Option<Computed> {
         self.nonce.map(|nonce| Computed { epoch: self.epoch, nonce })

@@ -41,6 +41,29 @@ pub(crate) struct Election {
     pub(super) votes: BTreeMap<Did, Vec<Kept>>,
 }
 
+impl Election {
+    /// Where all places of members are taken, the one with the lowest score leaves its own.
+    fn make_room(&mut self, current: &Epoch, score: Share) -> Result<(), Refusal> {
+        let members = self.candidacies.iter().filter(|(did, _)| current.contains(did));
+        let scores: Vec<(Share, Did)> = members
+            .filter_map(|(did, all)| match &all.first()?.message {
+                Message::Candidacy(candidacy) => Some((composite(&candidacy.score), *did)),
+                _ => None,
+            })
+            .collect();
+        match scores.iter().min() {
+            Some((lowest, did)) if scores.len() >= 2 * CANDIDATES_MAX => {
+                if *lowest >= score {
+                    return refuse(ErrorCode::InvalidRequest, "there are enough with more");
+                }
+                self.candidacies.remove(did);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Node {
     pub(super) fn election_wake_at(&self) -> Timestamp {
         match &self.election {
@@ -268,10 +291,11 @@ impl Node {
         let Some(election) = &mut self.election else {
             return Ok(());
         };
-        // Newcomers have places of their own.
-        let members = election.candidacies.keys().filter(|did| current.contains(did)).count();
-        let full = members >= 2 * CANDIDATES_MAX && current.contains(&m.agent_id);
-        keep(&mut election.candidacies, kept, full)
+        // Newcomers have places of their own; among members the better ones stand.
+        if current.contains(&m.agent_id) && !election.candidacies.contains_key(&m.agent_id) {
+            election.make_room(&current, composite(&m.score))?;
+        }
+        keep(&mut election.candidacies, kept)
     }
 
     pub(super) fn take_election_vote(
@@ -291,7 +315,7 @@ impl Node {
         let Some(election) = &mut self.election else {
             return Ok(());
         };
-        keep(&mut election.votes, kept, false)
+        keep(&mut election.votes, kept)
     }
 
     /// As the leader: what has come in so far.
@@ -407,7 +431,6 @@ impl Node {
         }
         self.go_on_electing(now);
         self.hurry_if_behind(now);
-        self.successions.retain(|running| running.epoch() + 1 >= number);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
         self.challenge = Challenge::new(number, now);
         self.ask_compute(now, out);
@@ -434,14 +457,15 @@ impl Node {
         let used: BTreeSet<u64> = open.map(|state| state.task.epoch).collect();
         let recent: BTreeSet<u64> = self.epochs.keys().rev().take(EPOCHS_KEPT).copied().collect();
         self.epochs.retain(|number, _| recent.contains(number) || used.contains(number));
+        // What was signed about an epoch's leaders is known for as long as the epoch is: otherwise
+        // it could be signed again, and differently.
+        let epochs = &self.epochs;
+        self.successions.retain(|running| epochs.contains_key(&running.epoch()));
     }
 }
 
-fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept, full: bool) -> Result<(), Refusal> {
+fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept) -> Result<(), Refusal> {
     let signer = message.meta.signer;
-    if full && !kept.contains_key(&signer) {
-        return refuse(ErrorCode::InvalidRequest, "there are enough");
-    }
     let said = kept.entry(signer).or_default();
     let is_known = said.iter().any(|known| known.message == message.message);
     if !is_known && said.len() < PER_SIGNER_MAX {

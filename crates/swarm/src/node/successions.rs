@@ -18,16 +18,13 @@ use crate::{
     succession::{branch_of, is_possible, proven_by, value_of, witnesses_of},
 };
 
-/// Successions that a node takes part in at a time.
-const RUNNING_MAX: usize = 64;
-
 /// A succession that goes on or is over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Running {
     epoch: u64,
     leader: Did,
     accord: Accord,
-    /// The leader was heard again: nothing goes on unless others insist.
+    /// The leader was heard again, or its time is over: nothing goes on unless others insist.
     rests: bool,
     /// The successor's own word, once there is one.
     word: Option<Kept>,
@@ -129,25 +126,40 @@ impl Node {
         self.peers.get(did).is_some_and(|peer| now < plus(peer.heard_at, silence))
     }
 
+    /// Whether a leader of the newest election has been silent for long enough to be followed.
+    fn misses(&self, now: Timestamp, epoch: &Epoch, leader: &Did) -> bool {
+        let silence = self.genesis.timing.silence_ms;
+        let Some(started) = self.started else {
+            return false;
+        };
+        // In a large swarm a new leader has not spoken to those below it before.
+        let since =
+            if epoch.is_small() { started } else { started.max(self.challenge.learnt_at()) };
+        epoch.number() == self.epoch().number()
+            && *leader != self.me
+            && now >= plus(since, silence)
+            && !self.hears(now, leader)
+    }
+
     /// Starts a succession where the leader of this node's own branch is silent.
     pub(super) fn watch_leader(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         let epoch = self.epoch().clone();
         if let Some(parent) = epoch.layout().parent_of(&self.me)
             && epoch.is_tier1(&parent)
-            && self.started.is_some_and(|at| now >= plus(at, self.genesis.timing.silence_ms))
-            && !self.hears(now, &parent)
+            && self.misses(now, &epoch, &parent)
         {
             self.open_succession(now, &epoch, parent);
         }
         for index in 0..self.successions.len() {
             let running = &self.successions[index];
-            let heard = self.hears(now, &running.leader);
-            let is_back = heard && !running.rests;
-            self.successions[index].rests = heard;
+            let is_gone =
+                running.epoch == epoch.number() && self.misses(now, &epoch, &running.leader);
+            let is_back = !running.rests && self.hears(now, &running.leader);
+            self.successions[index].rests = !is_gone;
             if is_back {
                 self.tell_who_is_back(index, out);
             }
-            if !heard {
+            if is_gone {
                 let running = &mut self.successions[index];
                 let acts = running.accord.tick(now);
                 let (wanted, _) = perform(acts, out);
@@ -174,7 +186,8 @@ impl Node {
             return Some(index);
         }
         let mut leaders = branch_of(epoch, &leader);
-        if leaders.is_empty() || self.successions.len() >= RUNNING_MAX {
+        // One for each leader of the epochs that are kept: there are never too many.
+        if leaders.is_empty() {
             return None;
         }
         let weight = |did: &Did| epoch.member(did).map(|member| member.weight);
@@ -229,7 +242,9 @@ impl Node {
         let Some(index) = self.open_succession(now, &known, leader) else {
             return;
         };
-        let heard = self.hears(now, &leader);
+        // Of a leader whose time is over nobody can tell any more whether it was there.
+        let is_witness = self.successions[index].accord.is_witness();
+        let is_gone = is_witness && self.misses(now, &known, &leader);
         let proposer = kept.meta.signer;
         let judge = |value: &Value, _: &[Kept]| match &value.outcome {
             Outcome::Succession(s)
@@ -238,17 +253,17 @@ impl Node {
                     && s.new_leader == proposer
                     && value.record.is_empty() =>
             {
-                if heard {
-                    Verdict::NotYet
-                } else {
+                if is_gone {
                     Verdict::Valid
+                } else {
+                    Verdict::NotYet
                 }
             }
             _ => Verdict::Invalid,
         };
         let acts = self.successions[index].accord.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);
-        if wanted && !heard {
+        if wanted && is_gone {
             self.offer_succession(index, out);
         }
         if decided {

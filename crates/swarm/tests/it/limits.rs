@@ -22,7 +22,7 @@ fn elsewhere(by: &SecretKey, message: &Signed) -> Arc<Signed> {
 fn invite(room: &Room, chair: &SecretKey, id: &str, origin: Arc<Signed>) -> Arc<Signed> {
     let task = room.task(id);
     let invite = Invite {
-        task_id: id.to_owned(),
+        task_id: super::room::id(id),
         task_digest: task.description,
         complexity_estimate: task.complexity,
         depth: 0,
@@ -37,7 +37,7 @@ fn invite(room: &Room, chair: &SecretKey, id: &str, origin: Arc<Signed>) -> Arc<
 fn what_was_signed_in_another_swarm_counts_nowhere_else() {
     let mut room = Room::new(4);
     let [me, chair, ..] = room.tier1()[..] else { panic!("four lead") };
-    let (client, chair) = (secret(50), room.keys[&chair].clone());
+    let (client, chair) = (secret(100), room.keys[&chair].clone());
     let order = room.seal(&client, room.inject(&client, room.task("t")));
     let stolen = invite(&room, &chair, "t", elsewhere(&client, &order));
     assert_eq!(room.refused(&me, stolen), Some(ErrorCode::InvalidRequest));
@@ -118,7 +118,7 @@ fn result(room: &Room, order: &Assign, content: &str) -> SubmitResult {
 #[test]
 fn a_size_that_is_not_the_contents_is_refused() {
     let mut room = Room::new(4);
-    let client = secret(50);
+    let client = secret(100);
     let message = room.seal(&client, room.inject(&client, room.task("t")));
     let chair = room.tier1()[0];
     room.deliver(&chair, message);

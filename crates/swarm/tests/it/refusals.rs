@@ -1,8 +1,10 @@
 //! The errors that only a node can find, each from its cause. The others are the envelope's.
 
+use std::sync::Arc;
+
 use serde_json::json;
-use skep_base::{AgentId, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
-use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow};
+use skep_base::{AgentId, Did, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
+use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow, score::CANDIDATES_MAX};
 use skep_wire::swarm::{
     Artifact, Candidacy, Commit, Computed, Decline, Dissolve, ErrorCode, Evidence, Handshake,
     Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal,
@@ -79,28 +81,44 @@ fn a_wrong_answer_to_the_challenge_is_refused() {
     assert_eq!(alive(number + 1, wrong), None, "this node cannot tell yet");
 }
 
+fn stranger(n: usize) -> SecretKey {
+    let mut seed = [200; 32];
+    seed[..8].copy_from_slice(&n.to_be_bytes());
+    SecretKey::from_seed(seed)
+}
+
+fn hello(room: &Room, key: &SecretKey) -> Arc<Signed> {
+    let did = key.public().did();
+    let hello = Handshake {
+        agent_id: did,
+        pub_key: key.public(),
+        capabilities: Vec::new(),
+        resources: Resources::default(),
+        location_vector: Location::default(),
+        proof_of_work: pow::solve(&did, 8),
+        protocol_version: PROTOCOL_VERSION.to_owned(),
+        key_chain: Vec::new(),
+        evidence: Evidence::default(),
+    };
+    room.seal(key, Message::Handshake(hello))
+}
+
+fn candidacy(did: Did, epoch: u64) -> Candidacy {
+    Candidacy {
+        agent_id: did,
+        epoch,
+        score: score(did),
+        location_vector: Location::default(),
+        evidence: Evidence::default(),
+        published: Vec::new(),
+    }
+}
+
 #[test]
 fn strangers_share_a_few_places() {
     let mut room = Room::new(4);
     let me = room.tier1()[0];
-    let hello = |room: &Room, n: usize| {
-        let mut seed = [200; 32];
-        seed[..8].copy_from_slice(&n.to_be_bytes());
-        let key = SecretKey::from_seed(seed);
-        let did = key.public().did();
-        let hello = Handshake {
-            agent_id: did,
-            pub_key: key.public(),
-            capabilities: Vec::new(),
-            resources: Resources::default(),
-            location_vector: Location::default(),
-            proof_of_work: pow::solve(&did, 8),
-            protocol_version: PROTOCOL_VERSION.to_owned(),
-            key_chain: Vec::new(),
-            evidence: Evidence::default(),
-        };
-        room.seal(&key, Message::Handshake(hello))
-    };
+    let hello = |room: &Room, n: usize| hello(room, &stranger(n));
     for n in 0..GUESTS_MAX {
         let message = hello(&room, n);
         assert_eq!(room.refused(&me, message), None);
@@ -112,6 +130,31 @@ fn strangers_share_a_few_places() {
     assert_eq!(room.refused(&me, one_more), None);
 }
 
+/// However many strangers stand before them, members stand, too.
+#[test]
+fn strangers_who_stand_early_keep_no_member_out() {
+    let mut room = Room::new(4);
+    let to_election = room.genesis.timing.epoch_ms - room.genesis.timing.election_ms;
+    room.now = room.now.plus(std::time::Duration::from_millis(to_election));
+    let me = room.tier1()[0];
+    let mut taken = 0;
+    for n in 0..GUESTS_MAX {
+        let key = stranger(n);
+        let hello = hello(&room, &key);
+        assert_eq!(room.refused(&me, hello), None);
+        let stands = Message::Candidacy(candidacy(key.public().did(), 2));
+        let stands = room.seal(&key, stands);
+        taken += usize::from(room.refused(&me, stands).is_none());
+    }
+    assert!((1..GUESTS_MAX).contains(&taken), "{taken}");
+    for n in 0..4 {
+        let member = secret(n);
+        let stands = Message::Candidacy(candidacy(member.public().did(), 2));
+        let stands = room.seal(&member, stands);
+        assert_eq!(room.refused(&me, stands), None, "member {n}");
+    }
+}
+
 #[test]
 fn a_score_beyond_its_evidence_is_refused() {
     let mut room = Room::new(4);
@@ -119,14 +162,7 @@ fn a_score_beyond_its_evidence_is_refused() {
     room.now = room.now.plus(std::time::Duration::from_millis(to_election));
     let (me, liar) = (room.tier1()[0], secret(1));
     let did = liar.public().did();
-    let mut claim = Candidacy {
-        agent_id: did,
-        epoch: 2,
-        score: score(did),
-        location_vector: Location::default(),
-        evidence: Evidence::default(),
-        published: Vec::new(),
-    };
+    let mut claim = candidacy(did, 2);
     let honest = room.seal(&liar, Message::Candidacy(claim.clone()));
     assert_eq!(room.refused(&me, honest), None);
     claim.score.reputation = Share::percent(90);
