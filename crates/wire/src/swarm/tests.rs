@@ -559,7 +559,8 @@ fn old_keys_sign_nothing_new() {
 
     // In what others attach, and for auditors, a key counts until it was replaced.
     let around = |inner: Value| {
-        let mut outer = signed("board.dissolve", params("board.dissolve"), 2, 2);
+        let method = "hierarchy.succession";
+        let mut outer = signed(method, params(method), 2, 2);
         outer["attached"] = json!([inner]);
         outer.to_string().into_bytes()
     };
