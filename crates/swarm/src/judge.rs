@@ -345,7 +345,7 @@ pub fn part_id(task_id: &str, index: u32, attempt: u32) -> String {
 
 fn is_part(task_id: &str, index: u32, id: &str) -> bool {
     let first = part_id(task_id, index, 1);
-    id == first || id.strip_prefix(&first).is_some_and(|rest| rest.starts_with('~'))
+    id.strip_prefix(&first).is_some_and(|rest| rest.is_empty() || rest.starts_with(['~', '@']))
 }
 
 /// Checks how a task is said to have ended, all but what only a clock can tell.

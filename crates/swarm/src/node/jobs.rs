@@ -7,7 +7,9 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    Ask, Event, Node, Output, Refusal, refuse, send, shares::Speaks, tasks::DEPTH_MAX,
+    Ask, Event, Node, Output, Refusal, refuse, send,
+    shares::Speaks,
+    tasks::{DEPTH_MAX, check_name},
     working::REWORKS_MAX,
 };
 use crate::{aggregate, kept::Kept};
@@ -74,6 +76,7 @@ impl Node {
             return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
         }
         self.check_task(now, &m.task, false)?;
+        check_name(&m.task, &kept.meta.signer)?;
         self.jobs.retain(|_, job| now < job.task.deadline);
         if !self.has_time(kept, m) {
             return refuse(ErrorCode::InvalidRequest, "this node has enough to do");

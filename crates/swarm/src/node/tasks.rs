@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
     Chosen, Dissolve, End, Ended, ErrorCode, Inject, Message, Outcome, REQUIRED_MAX, Subject,
-    TASK_SUBTASKS_MAX, Task, Value, Verification,
+    TAG_LEN, TASK_SUBTASKS_MAX, Task, Value, Verification, is_named_by,
 };
 
 use super::{
@@ -186,6 +186,7 @@ impl Node {
         }
         self.check_unburied(&origin.message)?;
         self.check_task(now, task, chair.is_none())?;
+        check_name(task, &origin.meta.signer)?;
         self.check_graves(now, task)?;
         let Some(epoch) = self.epoch_of(task) else {
             let reason = format!("the election of epoch {} is not known here", task.epoch);
@@ -241,7 +242,7 @@ impl Node {
             let reason = format!("a description has at most {DESCRIPTION_LEN_MAX} bytes");
             return refuse(ErrorCode::InvalidParams, reason);
         }
-        let id_max = if is_root { TASK_ID_LEN_MAX } else { 2 * TASK_ID_LEN_MAX };
+        let id_max = if is_root { TASK_ID_LEN_MAX + TAG_LEN } else { 4 * TASK_ID_LEN_MAX };
         if task.task_id.is_empty() || task.task_id.len() > id_max {
             let reason = format!("the id of a task has 1 to {id_max} bytes");
             return refuse(ErrorCode::InvalidParams, reason);
@@ -534,4 +535,13 @@ impl Node {
         let roots = self.tasks.iter().filter(|(_, state)| state.is_root());
         roots.map(|(id, state)| (id.as_str(), state.ended.as_ref())).collect()
     }
+}
+
+/// Nobody takes the id of another one's task: witnesses who heard of that first would refuse the
+/// right one.
+pub(super) fn check_name(task: &Task, by: &Did) -> Result<(), Refusal> {
+    if is_named_by(&task.task_id, by) {
+        return Ok(());
+    }
+    refuse(ErrorCode::InvalidParams, "the id of a task ends with who orders it")
 }

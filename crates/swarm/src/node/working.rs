@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
     Artifact, Assign, Chosen, Dissolve, End, ErrorCode, Message, Outcome, Plan, Subject,
-    SubmitResult, Task, TaskStatus, Value, Verification,
+    SubmitResult, Task, TaskStatus, Value, Verification, named,
 };
 
 use super::{Ask, Node, Output, Refusal, perform, plus, refuse, send, tasks::TaskState};
@@ -228,7 +228,7 @@ impl Node {
     /// Gives every part that nobody does, or not in time, to somebody.
     fn assign_parts(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
         let execution_ms = self.genesis.timing.execution_ms;
-        let resend_ms = self.genesis.timing.resend_ms;
+        let (resend_ms, me) = (self.genesis.timing.resend_ms, self.me);
         let Some(state) = self.tasks.get(id) else {
             return;
         };
@@ -254,7 +254,7 @@ impl Node {
             (part.assignee, part.reworks, part.result) = (Some(did), 0, None);
             part.until = plus(now, execution_ms).min(deadline);
             part.again_at = plus(now, 4 * resend_ms);
-            part.task.task_id = judge::part_id(id, index, part.attempt);
+            part.task.task_id = named(&judge::part_id(id, index, part.attempt), &me);
             part.task.assigned_to = Some(did);
             part.task.created_at = now;
             part.task.deadline = part.until;

@@ -9,7 +9,7 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    room::{Room, secret},
+    room::{Room, id, secret},
     stories::agreed,
 };
 
@@ -66,7 +66,7 @@ fn the_originator_is_shown_the_plan_again_but_ever_more_seldom() {
     let (_, last) = room.outside.iter().rfind(|(_, message)| is_plan(message)).unwrap();
     let asker = last.meta.signer;
     let word = Verification {
-        task_id: "t".to_owned(),
+        task_id: id("t"),
         agent_id: client.public().did(),
         accepted: true,
         reason: None,
@@ -232,7 +232,7 @@ fn work_that_was_not_approved_is_no_result() {
     room.deliver(&chair, order);
     for did in room.nodes.keys().copied().collect::<Vec<_>>() {
         let word = Verification {
-            task_id: "t".to_owned(),
+            task_id: id("t"),
             agent_id: did,
             accepted: true,
             reason: None,

@@ -13,7 +13,7 @@ use skep_wire::{
     score::{passport_id, signed_bytes},
 };
 
-use super::room::{Room, SWARM, plan, score, secret};
+use super::room::{Room, SWARM, id, plan, score, secret};
 
 #[test]
 fn who_comes_must_have_worked_for_it_and_know_the_time() {
@@ -44,7 +44,7 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
     assert_eq!(room.refused(&me, good), None);
     // Now it may say that it is there, and nothing else.
     assert_eq!(room.refused(&me, not_yet), None);
-    let seat = Decline { task_id: "t".to_owned(), agent_id: did };
+    let seat = Decline { task_id: id("t"), agent_id: did };
     let seat = room.seal(&stranger, Message::Decline(seat));
     assert_eq!(room.refused(&me, seat), Some(ErrorCode::InvalidSignature));
     let member = secret(1);
@@ -141,7 +141,7 @@ fn a_score_beyond_its_evidence_is_refused() {
 #[test]
 fn tasks_have_limits() {
     let mut room = Room::new(4);
-    let (me, client) = (room.tier1()[0], secret(50));
+    let (me, client) = (room.tier1()[0], secret(100));
     let outside = room.nodes.keys().copied().find(|did| !room.tier1().contains(did)).unwrap();
     let mut inject = |change: &dyn Fn(&mut skep_wire::swarm::Task), to| {
         let mut task = room.task("t");
@@ -173,7 +173,7 @@ fn tasks_have_limits() {
 #[test]
 fn what_a_planner_may_not_say() {
     let mut room = Room::new(4);
-    let (me, client) = (room.tier1()[0], secret(50));
+    let (me, client) = (room.tier1()[0], secret(100));
     let silent: Vec<_> = room.nodes.keys().copied().filter(|did| *did != me).collect();
     for did in &silent {
         room.nodes.remove(did);
@@ -184,14 +184,14 @@ fn what_a_planner_may_not_say() {
     let other = room.keys[&silent[0]].clone();
     let did = other.public().did();
     let commit = |hash| {
-        let (task_id, epoch) = ("t".to_owned(), 1);
+        let (task_id, epoch) = (id("t"), 1);
         Message::Commit(Commit { task_id, proposer: did, epoch, plan_hash: Hash32::from(hash) })
     };
     let first = room.seal(&other, commit([1; 32]));
     assert_eq!(room.refused(&me, first), None);
     let second = room.seal(&other, commit([2; 32]));
     assert_eq!(room.refused(&me, second), Some(ErrorCode::DuplicateProposal));
-    let reveal = Reveal { task_id: "t".to_owned(), plan: plan(&task, &did, Share::ZERO) };
+    let reveal = Reveal { task_id: id("t"), plan: plan(&task, &did, Share::ZERO) };
     let reveal = room.seal(&other, Message::Reveal(reveal));
     assert_eq!(room.refused(&me, reveal), Some(ErrorCode::CommitRevealMismatch));
     let vote = |task_id: &str, rankings: Vec<String>| {
@@ -205,7 +205,7 @@ fn what_a_planner_may_not_say() {
 #[test]
 fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
     let mut room = Room::new(4);
-    let client = secret(50);
+    let client = secret(100);
     let me = room.tier1()[0];
     let task = room.task("t");
     let message = room.seal(&client, room.inject(&client, task.clone()));
@@ -214,7 +214,7 @@ fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
     let other = room.keys.values().find(|key| key.public().did() != me).unwrap().clone();
     let did = other.public().did();
     let vote = PlanVote {
-        task_id: "t".to_owned(),
+        task_id: id("t"),
         epoch: 1,
         voter: did,
         rankings: Vec::new(),
@@ -235,12 +235,12 @@ fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
         let key = room.keys[did].clone();
         let mut plan = plan(&task, did, Share::ZERO);
         plan.plan_id = format!("plan-{n}");
-        let reveal = Reveal { task_id: "u".to_owned(), plan };
+        let reveal = Reveal { task_id: id("u"), plan };
         let reveal = room.seal(&key, Message::Reveal(reveal));
         assert_eq!(room.refused(&me, reveal), None);
     }
     let own = PlanVote {
-        task_id: "u".to_owned(),
+        task_id: id("u"),
         epoch: 1,
         voter: silent[0],
         rankings: vec!["plan-0".to_owned()],
@@ -253,7 +253,7 @@ fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
 #[test]
 fn a_result_whose_hashes_do_not_fit_is_rejected() {
     let mut room = Room::new(4);
-    let client = secret(50);
+    let client = secret(100);
     let me = room.tier1()[0];
     let message = room.seal(&client, room.inject(&client, room.task("t")));
     room.deliver(&me, message);

@@ -15,7 +15,7 @@ use skep_swarm::{
 use skep_wire::identity::{Rotation, Statement};
 use skep_wire::swarm::{
     CriticScore, ErrorCode, Evidence, Inject, KeyLink, KnownKeys, Location, Message, Meta, Plan,
-    Resources, Response, Score, Share, Signed, Subtask, Task, TaskStatus,
+    Resources, Response, Score, Share, Signed, Subtask, Task, TaskStatus, named,
 };
 
 pub const SWARM: &str = "test";
@@ -26,6 +26,11 @@ pub fn start() -> Timestamp {
 
 pub fn secret(n: u8) -> SecretKey {
     SecretKey::from_seed([n + 1; 32])
+}
+
+/// The full id of a task of the usual client's.
+pub fn id(plain: &str) -> String {
+    named(plain, &secret(100).public().did())
 }
 
 pub fn score(did: Did) -> Score {
@@ -158,7 +163,7 @@ impl Room {
 
     pub fn task(&self, id: &str) -> Task {
         Task {
-            task_id: id.to_owned(),
+            task_id: self::id(id),
             parent_task_id: None,
             epoch: self.any().epoch().number(),
             status: TaskStatus::Pending,

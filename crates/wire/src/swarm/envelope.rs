@@ -138,6 +138,7 @@ impl Signed {
         let payload = message.payload(&meta).into_boxed_slice();
         let signature = key.sign(&payload);
         let hash = sha256(&payload);
+        let message = message.name_task(&meta.signer);
         Signed { meta, message, id: None, payload, signature, hash, attached }
     }
 
@@ -312,6 +313,7 @@ impl Signed {
             return Err(OpenError::WrongSigner(meta.signer));
         }
         let hash = sha256(&payload);
+        let message = message.name_task(&meta.signer);
         let (payload, attached) = (payload.into_boxed_slice(), Vec::new());
         let opened = Signed { meta, message, id, payload, signature, hash, attached };
         keys.check(&opened.claim(is_attached))?;

@@ -12,6 +12,7 @@ use super::{
         ATTACHED_LEN_MAX, ATTACHED_MAX, BOARD_ATTACHED_MAX, BOARD_LEN_MAX, MESSAGE_LEN_MAX,
         STRANGER_LEN_MAX, SWARM_LEN_MAX,
     },
+    task::named,
 };
 
 macro_rules! methods {
@@ -103,6 +104,22 @@ fn read_meta(params: &mut Value) -> Result<Meta, String> {
 }
 
 impl Message {
+    /// Gives a task from outside its full id. Its originator may write it without its own name,
+    /// later as well; within a swarm every id has one.
+    pub(super) fn name_task(mut self, signer: &Did) -> Message {
+        match &mut self {
+            Message::Inject(m) => m.task.task_id = named(&m.task.task_id, signer),
+            Message::Dissolve(Dissolve { task_id, .. })
+            | Message::Verification(Verification { task_id, .. })
+                if !task_id.contains('@') =>
+            {
+                *task_id = named(task_id, signer);
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Who must have signed it, where the message itself says so (decision 42). Of the others,
     /// whoever coordinates the task (`task.assign`), coordinates or injected it
     /// (`task.verification`, `board.dissolve`), is of the branch (`hierarchy.succession`) or is a

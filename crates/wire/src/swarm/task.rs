@@ -24,6 +24,39 @@ pub enum TaskStatus {
     Rejected,
 }
 
+/// How much of a DID is in the names that tasks have by it.
+const TAG_DIGITS: usize = 16;
+
+/// The bytes that a task's id grows by, with whose it is.
+pub const TAG_LEN: usize = TAG_DIGITS + 1;
+
+fn tag(by: &Did) -> String {
+    let mut text = by.fingerprint().to_string();
+    text.truncate(TAG_DIGITS);
+    format!("@{text}")
+}
+
+/// The id of a task with the one who orders it: two may choose the same id, and nobody takes
+/// another one's.
+pub fn named(task_id: &str, by: &Did) -> String {
+    let tag = tag(by);
+    if task_id.ends_with(&tag) { task_id.to_owned() } else { format!("{task_id}{tag}") }
+}
+
+pub fn is_named_by(task_id: &str, by: &Did) -> bool {
+    task_id.ends_with(&tag(by))
+}
+
+/// An id as people write it: without who ordered the task and its parts.
+pub fn plain_id(task_id: &str) -> String {
+    let mut parts = task_id.split('@');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_at_checked(TAG_DIGITS) {
+        Some((tag, rest)) if tag.bytes().all(|byte| byte.is_ascii_hexdigit()) => text + rest,
+        _ => text + "@" + part,
+    })
+}
+
 /// 5, 9: a task or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {

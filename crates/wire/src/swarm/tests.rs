@@ -571,3 +571,25 @@ fn old_keys_sign_nothing_new() {
     assert_eq!(code(open(&replaced, &around(decline(1)))), refused);
     assert_eq!(code(Signed::open(old.as_bytes(), &replaced.at_their_time())), refused);
 }
+
+/// Two clients may choose one id, and nobody takes another one's.
+#[test]
+fn a_task_has_its_originators_name_in_its_id() {
+    let order = |by: u8, id: &str| {
+        let mut params = params("task.inject");
+        params["originator"] = json!(did(by));
+        params["task"]["task_id"] = json!(id);
+        open(&signed("task.inject", params, by, by)).unwrap()
+    };
+    let id = |signed: &Signed| signed.message.task_id().unwrap().to_owned();
+    let (first, second) = (order(1, "t"), order(2, "t"));
+    assert_ne!(id(&first), id(&second));
+    assert!(is_named_by(&id(&first), &did(1)) && !is_named_by(&id(&first), &did(2)));
+    assert_eq!(plain_id(&format!("{}-st-2", id(&first))), "t-st-2");
+    // What is written with its name, and what is passed on, is the same task.
+    assert_eq!(order(1, &id(&first)).message, first.message);
+    assert_eq!(open(&first.to_json()).unwrap().message, first.message);
+    let mut back = params("board.dissolve");
+    back["task_id"] = json!("t");
+    assert_eq!(id(&open(&signed("board.dissolve", back, 1, 1)).unwrap()), id(&first));
+}
