@@ -1,6 +1,6 @@
 //! Messages as a node keeps them.
 
-use std::{ops::Deref, sync::Arc};
+use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
@@ -41,11 +41,13 @@ impl<'de> Deserialize<'de> for Kept {
     }
 }
 
-/// What others are sent along: each without what had come along with it.
+/// What others are sent along: each once, and without what had come along with it. So nobody passes
+/// on what somebody else has repeated.
 pub(crate) fn attach(messages: &[Kept]) -> Vec<Arc<Signed>> {
+    let mut known = BTreeSet::new();
     let bare = |message: &Kept| match &message.attached[..] {
         [] => message.0.clone(),
         _ => Arc::new(message.without_attachments()),
     };
-    messages.iter().map(bare).collect()
+    messages.iter().filter(|message| known.insert(message.hash())).map(bare).collect()
 }
