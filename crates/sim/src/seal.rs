@@ -105,6 +105,9 @@ impl Registry {
     }
 
     fn admit_as(&mut self, message: &Signed, is_attached: bool) -> Result<(), OpenError> {
+        if !message.fits() {
+            return Err(OpenError::TooLong(message.wire_len()));
+        }
         let name = (message.hash(), *message.signature());
         if !self.good.contains(&name) {
             if message.message.named_signer().is_some_and(|named| *named != message.meta.signer) {

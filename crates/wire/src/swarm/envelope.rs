@@ -115,6 +115,10 @@ impl PartialEq for Signed {
     }
 }
 
+fn is_short(method: &str, payload: &[u8]) -> bool {
+    payload.len() <= MESSAGE_LEN_MAX || Message::may_be_long(method)
+}
+
 impl Signed {
     pub fn seal(
         meta: Meta,
@@ -184,6 +188,14 @@ impl Signed {
         self.payload.len() + AROUND + attached
     }
 
+    /// Whether others may open it: what [`Signed::open`] asks of lengths and numbers, by
+    /// [`Signed::wire_len`].
+    pub fn fits(&self) -> bool {
+        is_short(self.message.method(), &self.payload)
+            && self.attached.len() <= ATTACHED_MAX
+            && self.wire_len() <= ATTACHED_LEN_MAX
+    }
+
     pub fn to_json(&self) -> Value {
         let mut envelope = self.bare_json();
         if !self.attached.is_empty() {
@@ -251,7 +263,7 @@ impl Signed {
         let params = envelope.remove("params").unwrap_or_else(|| json!({}));
         let signed = json!({"method": method, "params": params});
         let payload = canonical::to_vec(&signed).map_err(|e| OpenError::Json(e.to_string()))?;
-        if payload.len() > MESSAGE_LEN_MAX && !Message::may_be_long(&method) {
+        if !is_short(&method, &payload) {
             return Err(OpenError::TooLong(payload.len()));
         }
         let (meta, message) = Message::read(&method, params)?;
