@@ -94,7 +94,7 @@ impl Agent {
                 critic_scores: self.scores(plans),
             },
             Ask::Execute { task, attempt, .. } => {
-                let fails = self.botches || *attempt == 0 && rng.percent(BOTCHED_PERCENT);
+                let fails = self.botches || *attempt == 1 && rng.percent(BOTCHED_PERCENT);
                 let good = good_work(&task.description);
                 Answer::Work { task_id, content: if fails { good.to_uppercase() } else { good } }
             }

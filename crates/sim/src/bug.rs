@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_swarm::{genesis::Genesis, node::Event};
-use skep_wire::swarm::{Certificate, Chosen, End, Message, Outcome, Signed, Step, Value, Word};
+use skep_wire::swarm::{
+    Certificate, Chosen, End, MESSAGE_LEN_MAX, Message, Outcome, Signed, Step, Subject, Value, Word,
+};
 
 use crate::{invariant::Invariant, liar::Draft};
 
@@ -28,10 +30,14 @@ pub enum Bug {
     ShutDoor,
     /// Honest nodes sign every value that a leader shows them.
     Cosign,
+    /// No node listens to what others sign about elections.
+    NoElection,
+    /// Honest nodes say more about a plan than a message may hold.
+    LongCritique,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 8] = [
+    pub const ALL: [Bug; 10] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
@@ -40,6 +46,8 @@ impl Bug {
         Bug::NoEnd,
         Bug::ShutDoor,
         Bug::Cosign,
+        Bug::NoElection,
+        Bug::LongCritique,
     ];
 
     /// What it breaks, before anything else.
@@ -52,6 +60,8 @@ impl Bug {
             Bug::WrongRoot => Invariant::RootMatches,
             Bug::NoEnd => Invariant::EndsInTime,
             Bug::ShutDoor => Invariant::DoorOpen,
+            Bug::NoElection => Invariant::ElectionsEnd,
+            Bug::LongCritique => Invariant::Opens,
         }
     }
 }
@@ -116,8 +126,25 @@ impl Planted {
 
     /// Whether a message is not taken, although it has come.
     pub fn swallows(&self, message: &Signed) -> bool {
-        let is_hello = matches!(message.message, Message::Handshake(_));
-        self.bug == Some(Bug::ShutDoor) && is_hello && !self.founders.contains(&message.meta.signer)
+        match self.bug {
+            Some(Bug::ShutDoor) => {
+                let is_hello = matches!(message.message, Message::Handshake(_));
+                is_hello && !self.founders.contains(&message.meta.signer)
+            }
+            Some(Bug::NoElection) => matches!(&message.message, Message::Certificate(word)
+                if matches!(word.subject, Subject::Election { .. })),
+            _ => false,
+        }
+    }
+
+    /// What an honest node says instead of what its machine says.
+    pub fn say(&self, mut message: Message) -> Message {
+        if let Message::Critique(critique) = &mut message
+            && self.bug == Some(Bug::LongCritique)
+        {
+            critique.content = "again ".repeat(MESSAGE_LEN_MAX / 6);
+        }
+        message
     }
 
     fn is_culprit(&mut self, node: usize) -> bool {

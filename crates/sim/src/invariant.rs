@@ -35,10 +35,15 @@ pub enum Invariant {
     EndsInTime,
     /// No honest newcomer waits outside while an election has room for it.
     DoorOpen,
+    /// When faults have stopped, elections end: honest members know one of these days.
+    ElectionsEnd,
+    /// Whoever gets what an honest node sends can open it: it is not too long. And nothing is
+    /// attached to it twice, whatever others have attached to theirs.
+    Opens,
 }
 
 impl Invariant {
-    pub const ALL: [Invariant; 7] = [
+    pub const ALL: [Invariant; 9] = [
         Invariant::OnePlan,
         Invariant::BallotOnce,
         Invariant::TaskOnce,
@@ -46,6 +51,8 @@ impl Invariant {
         Invariant::RootMatches,
         Invariant::EndsInTime,
         Invariant::DoorOpen,
+        Invariant::ElectionsEnd,
+        Invariant::Opens,
     ];
 
     pub fn name(self) -> &'static str {
@@ -57,6 +64,8 @@ impl Invariant {
             Invariant::RootMatches => "root_matches",
             Invariant::EndsInTime => "ends_in_time",
             Invariant::DoorOpen => "door_open",
+            Invariant::ElectionsEnd => "elections_end",
+            Invariant::Opens => "opens",
         }
     }
 }

@@ -14,7 +14,12 @@ use skep_wire::swarm::{
     Plan, Share, Signed, Step, Subject, Task, TaskStatus, Value, Word,
 };
 
-use crate::{rng::Rng, schemer::Schemer};
+use crate::{
+    lie::Lie,
+    rng::Rng,
+    schemer::{Plot, Schemer},
+    trick::Trickster,
+};
 
 /// How many messages a liar remembers in order to repeat them.
 const REMEMBERED_MAX: usize = 64;
@@ -26,74 +31,6 @@ const JUNK_LASTS: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs
 const EXTRA_PERCENT: u32 = 10;
 /// The largest whole number that JSON can hold.
 const HELD_LONGEST_MS: u64 = (1 << 53) - 1;
-
-/// One way to lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lie {
-    /// Different commits to different members.
-    EquivocateCommit,
-    /// Different ballots, about plans and in elections.
-    EquivocateBallot,
-    /// Different values to different witnesses, as a leader.
-    EquivocateProposal,
-    /// Signs whatever anybody proposes, in both steps.
-    SignEverything,
-    /// Tells only half of the others what was decided.
-    HalfCertificate,
-    WithholdReveal,
-    /// Takes another's plan for its own.
-    StealPlan,
-    /// Two ballots to everybody.
-    DoubleVote,
-    /// Signs in others' names, with its own key.
-    Forge,
-    /// Sends old messages of others again.
-    Replay,
-    Flood,
-    /// Claims scores without evidence.
-    Boast,
-    /// Delivers something else than was asked for.
-    FalseWork,
-    /// Accepts every result.
-    AcceptAll,
-    /// Forms a board, tells half of it, and is gone.
-    DieAsChair,
-    /// Proposes a value to half of the witnesses, and is gone.
-    DieAsLeader,
-    /// Is somewhere else with every keepalive and ballot, and echoes what it likes.
-    FalsePlace,
-    /// Does not do the work of an epoch's challenge, and now and then says that it has.
-    FalseCompute,
-    /// Wants two values to be final, and has friends who sign both.
-    TwoBundles,
-    /// Hears everything and says nothing.
-    Silent,
-}
-
-impl Lie {
-    pub const ALL: [Lie; 20] = [
-        Lie::EquivocateCommit,
-        Lie::EquivocateBallot,
-        Lie::EquivocateProposal,
-        Lie::SignEverything,
-        Lie::HalfCertificate,
-        Lie::WithholdReveal,
-        Lie::StealPlan,
-        Lie::DoubleVote,
-        Lie::Forge,
-        Lie::Replay,
-        Lie::Flood,
-        Lie::Boast,
-        Lie::FalseWork,
-        Lie::AcceptAll,
-        Lie::DieAsChair,
-        Lie::DieAsLeader,
-        Lie::FalsePlace,
-        Lie::FalseCompute,
-        Lie::TwoBundles,
-        Lie::Silent,
-    ];
-}
 
 /// Something to be sent.
 #[derive(Clone, Debug)]
@@ -129,6 +66,7 @@ pub struct Liar {
     stolen_hashes: BTreeMap<String, Hash32>,
     stolen_plans: BTreeMap<String, Plan>,
     schemer: Schemer,
+    trickster: Trickster,
     extra: u32,
     extra_max: u32,
 }
@@ -147,6 +85,7 @@ impl Liar {
             me,
             lies,
             rng,
+            trickster: Trickster::new(me, peers.clone()),
             peers,
             remembered: Vec::new(),
             stolen_hashes: BTreeMap::new(),
@@ -166,7 +105,7 @@ impl Liar {
     }
 
     /// What it says at once to something that it hears, before its machine has its turn.
-    pub fn hear(&mut self, message: &Arc<Signed>) -> Vec<Draft> {
+    pub fn hear(&mut self, epoch: &Epoch, message: &Arc<Signed>) -> Vec<Draft> {
         match &message.message {
             Message::Commit(commit) if commit.proposer != self.me => {
                 self.stolen_hashes.insert(commit.task_id.clone(), commit.plan_hash);
@@ -176,7 +115,8 @@ impl Liar {
             }
             _ => {}
         }
-        if self.has(Lie::Replay) && message.meta.signer != self.me {
+        let remembers = self.has(Lie::Replay) || self.has(Lie::FatBundles);
+        if remembers && message.meta.signer != self.me {
             if self.remembered.len() < REMEMBERED_MAX {
                 self.remembered.push(message.clone());
             } else {
@@ -187,17 +127,43 @@ impl Liar {
         if self.has(Lie::Silent) {
             return Vec::new();
         }
-        let mut drafts = Vec::new();
+        let mut drafts = self.trick(epoch, message);
         let leader = message.meta.signer;
-        let plots = self.has(Lie::TwoBundles);
+        let plots = self.plot().is_some();
         if let Message::Certificate(certificate) = &message.message
             && (self.has(Lie::SignEverything) || plots && self.schemer.is_friend(&leader))
         {
-            drafts = self.sign_everything(leader, certificate);
+            drafts.extend(self.sign_everything(leader, certificate));
         }
         if plots {
             let said = self.schemer.hear(message).into_iter();
             drafts.extend(said.map(|(to, message, attached)| self.say(to, message, attached)));
+        }
+        drafts
+    }
+
+    /// What it wants to make final instead of what it has to propose.
+    fn plot(&self) -> Option<Plot> {
+        let plots = [
+            (Lie::TwoBundles, Plot::Split),
+            (Lie::PadRecord, Plot::Pad),
+            (Lie::DropBallots, Plot::Drop),
+        ];
+        plots.into_iter().find(|(lie, _)| self.has(*lie)).map(|(_, plot)| plot)
+    }
+
+    fn trick(&mut self, epoch: &Epoch, message: &Signed) -> Vec<Draft> {
+        let mut drafts = Vec::new();
+        if self.has(Lie::JumpViews) {
+            drafts.extend(self.trickster.jump(epoch, message));
+        }
+        if self.has(Lie::SquatId) {
+            drafts.extend(self.trickster.squat(epoch, message));
+        }
+        if let Message::Reveal(reveal) = &message.message
+            && self.has(Lie::LateCommit)
+        {
+            drafts.extend(self.trickster.copy(reveal));
         }
         drafts
     }
@@ -226,14 +192,34 @@ impl Liar {
             return Altered::default();
         }
         let (now, epoch, genesis) = world;
+        if self.has(Lie::JumpViews) && self.trickster.is_hushed(&message) {
+            return Altered::default();
+        }
         if let Message::Certificate(certificate) = &message
-            && self.has(Lie::TwoBundles)
-            && let Some(said) = self.schemer.speak((epoch, genesis), &to, certificate, &attached)
+            && let Some(plot) = self.plot()
+            && let Some(said) =
+                self.schemer.speak(plot, (epoch, genesis), &to, certificate, &attached)
         {
             let said = said.into_iter();
             let drafts = said.map(|(to, message, attached)| self.say(to, message, attached));
             return Altered { drafts: drafts.collect(), dies: false };
         }
+        let (to, message) = match message {
+            Message::Ready(ready) if self.has(Lie::DropBallots) => {
+                match self.trickster.sit_alone(epoch, &ready) {
+                    Some(alone) => {
+                        ([vec![self.me], alone.senate.clone()].concat(), Message::Ready(alone))
+                    }
+                    None => (to, Message::Ready(ready)),
+                }
+            }
+            message => (to, message),
+        };
+        let is_certificate = matches!(message, Message::Certificate(_)) && !attached.is_empty();
+        let attached = match self.has(Lie::FatBundles) && is_certificate {
+            true => self.trickster.fatten(attached, &self.remembered),
+            false => attached,
+        };
         let mut altered = self.main_word(to, message, attached);
         if !altered.dies && self.extra < self.extra_max && self.rng.percent(EXTRA_PERCENT) {
             let more = self.extras(now, epoch.number());
@@ -321,6 +307,14 @@ impl Liar {
 
     fn second_version(&self, message: &Message) -> Option<Version> {
         match message {
+            Message::Commit(commit) if self.has(Lie::LateCommit) => {
+                let late = self.trickster.commit(&commit.task_id);
+                Some(late.map_or(Version::Nothing, Version::Instead))
+            }
+            Message::Reveal(reveal) if self.has(Lie::LateCommit) => {
+                let late = self.trickster.reveal(&reveal.task_id);
+                Some(late.map_or(Version::Nothing, Version::Instead))
+            }
             Message::Commit(commit) => {
                 let mut other = commit.clone();
                 if self.has(Lie::StealPlan) {

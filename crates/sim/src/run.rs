@@ -24,7 +24,8 @@ use crate::{
     door::Door,
     heard::Heard,
     invariant::{Invariant, Violation, Watch},
-    liar::{Liar, Lie},
+    liar::Liar,
+    lie::Lie,
     map::Map,
     network::{Cut, Network, Weather, scatter},
     rng::Rng,
@@ -63,6 +64,8 @@ pub const GRACE_MS: i64 = 240_000;
 const AFTERWARDS_MS: i64 = 40_000;
 /// More events than any run of a few tasks needs.
 const EVENTS_MAX: u64 = 200_000_000;
+/// So many of the liars have a lie more that is drawn apart.
+const APART_PERCENT: u32 = 40;
 /// Simulated proofs of work are checked like others; they are just quickly found.
 const DIFFICULTY: u32 = 4;
 /// Which agents the keys of a run belong to: nodes count from 0, others from here.
@@ -165,6 +168,14 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
         for (node, task_id) in open {
             let what = format!("{task_id} is still open");
             world.parts.watch.report(now_ms, Some(node), Invariant::EndsInTime, what);
+        }
+    }
+    let late_ms = now_ms - GRACE_MS.max(2 * setup.timing.epoch_ms as i64);
+    if late_ms >= world.parts.faults_until_ms {
+        let due = world.parts.genesis.epoch_at(Timestamp::from_ms(START.as_ms() + late_ms));
+        for (node, elected) in world.behind(due) {
+            let what = format!("epoch {elected} is the last that was elected, {due} has begun");
+            world.parts.watch.report(now_ms, Some(node), Invariant::ElectionsEnd, what);
         }
     }
     world.look_who_leads();
@@ -353,7 +364,8 @@ fn slots(
         START.as_ms() + (setup.begin_ms + TASK_MS.1 + INJECT_MS) as i64 + 2 * GRACE_MS,
     ));
     let mut slot = |(number, key): (usize, &Key)| {
-        let lies = if lying.contains(&number) { choose_lies(setup, rng) } else { Vec::new() };
+        let lies =
+            if lying.contains(&number) { choose_lies(setup, number, rng) } else { Vec::new() };
         let agent = Agent {
             seed: setup.seed,
             me: key.did,
@@ -379,13 +391,18 @@ fn slots(
     keys.iter().enumerate().map(&mut slot).collect()
 }
 
-fn choose_lies(setup: &Setup, rng: &mut Rng) -> Vec<Lie> {
+fn choose_lies(setup: &Setup, number: usize, rng: &mut Rng) -> Vec<Lie> {
     if let Some(lies) = &setup.lies {
         return lies.clone();
     }
-    let mut all = Lie::ALL;
+    let mut all = Lie::DRAWN;
     rng.shuffle(&mut all);
-    all[..rng.between(1, 4) as usize].to_vec()
+    let mut lies = all[..rng.between(1, 4) as usize].to_vec();
+    let mut apart = Rng::fork(setup.seed, &format!("lies of {number}"));
+    if apart.percent(APART_PERCENT) {
+        lies.extend(apart.pick(&Lie::DRAWN_APART));
+    }
+    lies
 }
 
 fn profile(key: &Key, issuer: &Key, epochs: u64, rng: &mut Rng) -> Profile {

@@ -15,6 +15,17 @@ use skep_wire::swarm::{Certificate, Message, Outcome, Signed, Step, Subject, Val
 
 use crate::recount::recount;
 
+/// What a liar makes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plot {
+    /// Another one beside it.
+    Split,
+    /// Its record has more than it needs.
+    Pad,
+    /// Its record has no ballots but the liar's own.
+    Drop,
+}
+
 /// Accords that one liar tries to split in a run.
 const SCHEMES_MAX: usize = 64;
 
@@ -42,11 +53,13 @@ pub struct Schemer {
     /// Those who lie with it, itself among them.
     friends: Arc<BTreeSet<Did>>,
     schemes: BTreeMap<(Subject, u32), Scheme>,
+    /// A ballot that was heard last.
+    ballot: Option<Arc<Signed>>,
 }
 
 impl Schemer {
     pub fn new(friends: Arc<BTreeSet<Did>>) -> Schemer {
-        Schemer { friends, schemes: BTreeMap::new() }
+        Schemer { friends, schemes: BTreeMap::new(), ballot: None }
     }
 
     pub fn is_friend(&self, did: &Did) -> bool {
@@ -56,6 +69,7 @@ impl Schemer {
     /// What it says instead of what its machine wants to say as a leader; nothing if that stays.
     pub fn speak(
         &mut self,
+        plot: Plot,
         world: (&Epoch, &Genesis),
         to: &[Did],
         certificate: &Certificate,
@@ -66,8 +80,13 @@ impl Schemer {
             && !self.schemes.contains_key(&name)
             && self.schemes.len() < SCHEMES_MAX
         {
-            let (value, record) = twin(world, &certificate.subject, value, attached)?;
-            self.schemes.insert(name.clone(), self.scheme(to, value, record));
+            let record = record_of(value, attached)?;
+            let (value, record) = match plot {
+                Plot::Split => twin(world, &certificate.subject, value, record)?,
+                Plot::Pad => self.pad(&certificate.subject, value, record)?,
+                Plot::Drop => self.drop_ballots(world, &certificate.subject, value, record)?,
+            };
+            self.schemes.insert(name.clone(), self.scheme(plot, to, value, record));
         }
         let scheme = self.schemes.get(&name)?;
         let among = |side: &BTreeSet<Did>| -> Vec<Did> {
@@ -93,10 +112,44 @@ impl Schemer {
         }
     }
 
-    fn scheme(&self, to: &[Did], value: Value, record: Vec<Arc<Signed>>) -> Scheme {
+    /// The same outcome of a record in which something is twice, or has no place.
+    fn pad(
+        &self,
+        subject: &Subject,
+        value: &Value,
+        mut record: Vec<Arc<Signed>>,
+    ) -> Option<(Value, Vec<Arc<Signed>>)> {
+        let is_foreign = |ballot: &&Arc<Signed>| match subject {
+            Subject::Plan { task_id } => ballot.message.task_id() != Some(task_id),
+            _ => true,
+        };
+        let foreign = self.ballot.as_ref().filter(is_foreign);
+        record.push(foreign.or_else(|| record.iter().rfind(is_ballot)).cloned()?);
+        Some((said(value.outcome.clone(), &record), record))
+    }
+
+    fn drop_ballots(
+        &self,
+        world: (&Epoch, &Genesis),
+        subject: &Subject,
+        value: &Value,
+        mut record: Vec<Arc<Signed>>,
+    ) -> Option<(Value, Vec<Arc<Signed>>)> {
+        let is_kept = |message: &Arc<Signed>| {
+            !is_ballot(&message) || self.friends.contains(&message.meta.signer)
+        };
+        record.retain(is_kept);
+        let outcome = outcome(world, subject, value, &record)?;
+        Some((said(outcome, &record), record))
+    }
+
+    fn scheme(&self, plot: Plot, to: &[Did], value: Value, record: Vec<Arc<Signed>>) -> Scheme {
         let is_friend = |did: &&Did| self.friends.contains(*did);
         let mut honest: Vec<Did> = to.iter().filter(|did| !is_friend(did)).copied().collect();
-        let two = honest.split_off(honest.len().div_ceil(2));
+        let two = match plot {
+            Plot::Split => honest.split_off(honest.len().div_ceil(2)),
+            Plot::Pad | Plot::Drop => std::mem::take(&mut honest),
+        };
         let with_friends =
             |side: Vec<Did>| side.into_iter().chain(to.iter().filter(is_friend).copied()).collect();
         Scheme {
@@ -115,6 +168,9 @@ impl Schemer {
 
     /// Takes a signature under a second value; what follows if there are enough.
     pub fn hear(&mut self, message: &Arc<Signed>) -> Vec<Speech> {
+        if is_ballot(&message) {
+            self.ballot = Some(message.clone());
+        }
         let Message::Certificate(certificate) = &message.message else {
             return Vec::new();
         };
@@ -148,36 +204,52 @@ impl Schemer {
     }
 }
 
-/// Another value that honest witnesses accept: what follows when some ballots are left out.
-fn twin(
+fn record_of(value: &Value, attached: &[Arc<Signed>]) -> Option<Vec<Arc<Signed>>> {
+    let by_hash: BTreeMap<Hash32, &Arc<Signed>> =
+        attached.iter().map(|message| (message.hash(), message)).collect();
+    value.record.iter().map(|hash| by_hash.get(hash).map(|kept| (*kept).clone())).collect()
+}
+
+fn is_ballot(message: &&Arc<Signed>) -> bool {
+    matches!(message.message, Message::PlanVote(_) | Message::ElectionVote(_))
+}
+
+fn said(outcome: Outcome, record: &[Arc<Signed>]) -> Value {
+    let kept: Vec<Kept> = record.iter().cloned().map(Kept).collect();
+    judge::value(outcome, &kept)
+}
+
+/// What follows from a record, as its witnesses count.
+fn outcome(
     (epoch, genesis): (&Epoch, &Genesis),
     subject: &Subject,
     value: &Value,
-    attached: &[Arc<Signed>],
-) -> Option<(Value, Vec<Arc<Signed>>)> {
-    let by_hash: BTreeMap<Hash32, &Arc<Signed>> =
-        attached.iter().map(|message| (message.hash(), message)).collect();
-    let record: Option<Vec<Arc<Signed>>> =
-        value.record.iter().map(|hash| by_hash.get(hash).map(|kept| (*kept).clone())).collect();
-    let mut record = record?;
-    let is_ballot = |message: &Arc<Signed>| {
-        matches!(message.message, Message::PlanVote(_) | Message::ElectionVote(_))
-    };
-    while let Some(last) = record.iter().rposition(is_ballot) {
-        record.remove(last);
-        let outcome = match (subject, &value.outcome) {
-            (Subject::Plan { task_id }, Outcome::Plan(_)) => {
-                Outcome::Plan(recount(task_id, &record)?)
-            }
-            (Subject::Election { .. }, Outcome::Election(elected)) => {
-                let kept: Vec<Kept> = record.iter().cloned().map(Kept).collect();
-                Outcome::Election(elect(epoch, genesis, elected.epoch, &kept))
-            }
-            _ => return None,
-        };
-        if outcome != value.outcome {
+    record: &[Arc<Signed>],
+) -> Option<Outcome> {
+    match (subject, &value.outcome) {
+        (Subject::Plan { task_id }, Outcome::Plan(_)) => {
+            Some(Outcome::Plan(recount(task_id, record)?))
+        }
+        (Subject::Election { .. }, Outcome::Election(elected)) => {
             let kept: Vec<Kept> = record.iter().cloned().map(Kept).collect();
-            return Some((judge::value(outcome, &kept), record));
+            Some(Outcome::Election(elect(epoch, genesis, elected.epoch, &kept)))
+        }
+        _ => None,
+    }
+}
+
+/// Another value that honest witnesses accept: what follows when some ballots are left out.
+fn twin(
+    world: (&Epoch, &Genesis),
+    subject: &Subject,
+    value: &Value,
+    mut record: Vec<Arc<Signed>>,
+) -> Option<(Value, Vec<Arc<Signed>>)> {
+    while let Some(last) = record.iter().rposition(|message| is_ballot(&message)) {
+        record.remove(last);
+        let outcome = outcome(world, subject, value, &record)?;
+        if outcome != value.outcome {
+            return Some((said(outcome, &record), record));
         }
     }
     None

@@ -3,7 +3,7 @@
 use skep_swarm::genesis::Timing;
 use skep_wire::swarm::Share;
 
-use crate::{bug::Bug, liar::Lie, rng::Rng};
+use crate::{bug::Bug, lie::Lie, rng::Rng};
 
 /// The smallest swarm that bears a liar.
 const FOUNDERS_MIN: usize = 4;

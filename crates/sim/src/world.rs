@@ -3,7 +3,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -343,9 +343,10 @@ impl World {
                 self.parts.watch.report(self.now_ms, Some(node), Invariant::EndsInTime, what);
                 break;
             }
-            let heard = match (&mut self.parts.slots[node].liar, &input) {
-                (Some(liar), Input::Message(message)) => liar.hear(message),
-                (None, Input::Message(message)) if self.parts.planted.is_careless() => {
+            let slot = &mut self.parts.slots[node];
+            let heard = match (&mut slot.liar, &slot.node, &input) {
+                (Some(liar), Some(up), Input::Message(message)) => liar.hear(up.epoch(), message),
+                (None, _, Input::Message(message)) if self.parts.planted.is_careless() => {
                     bug::cosign(self.parts.keys[node].did, message)
                 }
                 _ => Vec::new(),
@@ -399,7 +400,7 @@ impl World {
                         drafts: vec![Draft::Say {
                             signer,
                             to,
-                            message: Box::new(message),
+                            message: Box::new(self.parts.planted.say(message)),
                             attached,
                         }],
                         dies: false,
@@ -512,7 +513,18 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: &[Did], message: &Arc<Signed>) {
-        let genuine = self.parts.registry.admit(message).is_ok();
+        let admitted = self.parts.registry.admit(message);
+        let genuine = admitted.is_ok();
+        let is_honest = self.parts.slots.get(from).is_none_or(Slot::is_honest);
+        if let Some(error) = admitted.err().filter(|_| is_honest) {
+            let what = format!("{} cannot be opened: {error}", message.message.method());
+            self.parts.watch.report(self.now_ms, Some(from), Invariant::Opens, what);
+        }
+        let mut known = HashSet::new();
+        if is_honest && message.attached.iter().any(|inner| !known.insert(inner.hash())) {
+            let what = format!("{} has something attached twice", message.message.method());
+            self.parts.watch.report(self.now_ms, Some(from), Invariant::Opens, what);
+        }
         let bytes = message.wire_len() as u64;
         let before = self.counts.messages;
         for did in to {
@@ -537,6 +549,22 @@ impl World {
             }
         }
         self.traffic.add(message, self.counts.messages - before);
+    }
+
+    /// Honest members that know no election as new as the clock wants it, by node and epoch. Where
+    /// all who lead lie, nobody else may begin.
+    pub fn behind(&self, due: u64) -> Vec<(usize, u64)> {
+        let is_liar = |did: &Did| {
+            let slot = self.numbers.get(did).and_then(|n| self.parts.slots.get(*n as usize));
+            slot.is_some_and(|slot| !slot.is_honest())
+        };
+        let members = self.parts.slots.iter().enumerate().filter(|(_, slot)| slot.is_honest());
+        let up = members.filter_map(|(number, slot)| Some((number, slot.node.as_ref()?)));
+        let is_led = |node: &Node| !node.epoch().tier1().iter().all(is_liar);
+        up.filter(|(_, node)| node.is_member() && is_led(node))
+            .map(|(number, node)| (number, node.epoch().number()))
+            .filter(|(_, elected)| *elected < due)
+            .collect()
     }
 
     /// The ends of clients' tasks that a node does not know; it knows of the tasks.

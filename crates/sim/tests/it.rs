@@ -3,6 +3,7 @@
 mod it {
     mod bugs;
     mod elections;
+    mod lies;
     mod newcomers;
     mod pictures;
     mod places;

@@ -41,6 +41,16 @@ pub fn is_beyond_evidence(genesis: &Genesis, candidacy: &Candidacy) -> bool {
     candidacy.score.agent_id != *did || score::is_beyond(&candidacy.score, &shown)
 }
 
+/// Whether a message has a part in an epoch's election.
+pub fn belongs(epoch: u64, kept: &Kept) -> bool {
+    match &kept.message {
+        Message::Candidacy(m) => m.epoch == epoch,
+        Message::ElectionVote(m) => m.epoch == epoch,
+        Message::Handshake(_) => true,
+        _ => false,
+    }
+}
+
 /// The messages of a record by who signed them; two different ones by one signer are none.
 struct Heard<'a> {
     candidacies: BTreeMap<Did, &'a Candidacy>,

@@ -44,6 +44,10 @@ pub enum Fault {
     WrongDraw,
     #[error("the value names other messages than its record")]
     WrongRecord,
+    #[error("the record has the message {0} twice")]
+    Repeated(Hash32),
+    #[error("the message {0} does not belong to the record")]
+    Foreign(Hash32),
     #[error("the outcome does not follow from the record")]
     WrongOutcome,
     #[error("the root is not the one over the parts")]
@@ -290,9 +294,10 @@ pub fn check_plan(epoch: &Epoch, value: &Value, record: &[Kept]) -> Result<(), F
     let Outcome::Plan(chosen) = &value.outcome else {
         return Err(Fault::WrongOutcome);
     };
-    check_hashes(value, record)?;
+    let (_, task) = task_of(record).ok_or(Fault::NoTask)?;
+    check_record(value, record, &|kept| is_about_plan(&task.task_id, &kept.message))?;
     match chosen {
-        Chosen::TooLate => task_of(record).map(|_| ()).ok_or(Fault::NoTask),
+        Chosen::TooLate => Ok(()),
         Chosen::Cancelled => cancellation(record).map(|_| ()).ok_or(Fault::WrongOutcome),
         Chosen::Plan { .. } | Chosen::NoPlan => {
             let follows = deliberation(epoch, record)?.chosen();
@@ -301,9 +306,56 @@ pub fn check_plan(epoch: &Epoch, value: &Value, record: &[Kept]) -> Result<(), F
     }
 }
 
-fn check_hashes(value: &Value, record: &[Kept]) -> Result<(), Fault> {
+/// A record is what its value names, each message once, and nothing that has no part in it: what a
+/// leader adds would be kept and passed on by everybody.
+pub fn check_record(
+    value: &Value,
+    record: &[Kept],
+    belongs: &dyn Fn(&Kept) -> bool,
+) -> Result<(), Fault> {
     let hashes = record.iter().map(|kept| kept.hash());
-    if value.record.iter().copied().eq(hashes) { Ok(()) } else { Err(Fault::WrongRecord) }
+    if !value.record.iter().copied().eq(hashes) {
+        return Err(Fault::WrongRecord);
+    }
+    let mut known = BTreeSet::new();
+    if let Some(twice) = value.record.iter().find(|hash| !known.insert(**hash)) {
+        return Err(Fault::Repeated(*twice));
+    }
+    match record.iter().find(|kept| !belongs(kept)) {
+        Some(foreign) => Err(Fault::Foreign(foreign.hash())),
+        None => Ok(()),
+    }
+}
+
+/// What a board says about its task, and the proof that its chair acts for another.
+fn is_about_plan(task_id: &str, message: &Message) -> bool {
+    match message {
+        Message::Inject(_)
+        | Message::Assign(_)
+        | Message::Accept(_)
+        | Message::Ready(_)
+        | Message::Commit(_)
+        | Message::Reveal(_)
+        | Message::Critique(_)
+        | Message::PlanVote(_)
+        | Message::Dissolve(_) => message.task_id() == Some(task_id),
+        Message::Succession(_) => true,
+        Message::Certificate(signed) => matches!(signed.subject, Subject::Succession { .. }),
+        _ => false,
+    }
+}
+
+/// The order, its originator's words about it, and what was delivered for its parts.
+fn is_about_result(plan: &Plan, message: &Message) -> bool {
+    match message {
+        Message::Inject(_) | Message::Verification(_) | Message::Dissolve(_) => {
+            message.task_id() == Some(&plan.task_id)
+        }
+        Message::SubmitResult(result) => {
+            plan.subtasks.iter().any(|part| is_part(&plan.task_id, part.index, &result.task_id))
+        }
+        _ => false,
+    }
 }
 
 /// The originator's word that the task is taken back.
@@ -353,7 +405,7 @@ pub fn check_result(plan: &Plan, value: &Value, record: &[Kept]) -> Result<(), F
     let Outcome::Result(ended) = &value.outcome else {
         return Err(Fault::WrongOutcome);
     };
-    check_hashes(value, record)?;
+    check_record(value, record, &|kept| is_about_result(plan, &kept.message))?;
     let (_, inject) = injected(record).ok_or(Fault::NoTask)?;
     if ended.parts.len() != plan.subtasks.len() {
         return Err(Fault::WrongOutcome);

@@ -1,6 +1,6 @@
 //! Messages as a node keeps them.
 
-use std::{ops::Deref, sync::Arc};
+use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
@@ -51,7 +51,10 @@ impl<'de> Deserialize<'de> for Kept {
     }
 }
 
-/// What others are sent along: each without what had come along with it.
+/// What others are sent along: each once, and without what had come along with it. So nobody passes
+/// on what somebody else has repeated.
 pub(crate) fn attach(messages: &[Kept]) -> Vec<Arc<Signed>> {
-    messages.iter().map(|message| message.bare().0).collect()
+    let mut known = BTreeSet::new();
+    let once = messages.iter().filter(|message| known.insert(message.hash()));
+    once.map(|message| message.bare().0).collect()
 }

@@ -16,7 +16,7 @@ use skep_wire::swarm::{
 
 use crate::{
     accord::{Proven, proven},
-    election::elect,
+    election::{self, elect},
     epoch::Epoch,
     genesis::Genesis,
     judge::{self, Fault},
@@ -254,7 +254,8 @@ impl Transcript {
         let subject = Subject::Election { after };
         let witnesses = previous.witnesses(&subject, previous.tier1());
         let found = signed(kept, value, &witnesses)?;
-        check_record(value, &found.record)?;
+        let belongs = |kept: &Kept| election::belongs(number, kept);
+        judge::check_record(value, &found.record, &belongs).map_err(|fault| fault.to_string())?;
         if *elected != elect(previous, &self.genesis, number, &found.record) {
             return Err("other agents are elected by these votes".to_owned());
         }
@@ -347,12 +348,6 @@ impl Report {
 fn signed(kept: &Kept, value: &Value, witnesses: &[Did]) -> Result<Proven, String> {
     let too_few = "too few of its witnesses have signed it";
     proven(kept, Step::Commit, value, witnesses).ok_or(too_few.to_owned())
-}
-
-fn check_record(value: &Value, record: &[Kept]) -> Result<(), String> {
-    let hashes = record.iter().map(|kept| kept.hash());
-    let same = value.record.iter().copied().eq(hashes);
-    if same { Ok(()) } else { Err(Fault::WrongRecord.to_string()) }
 }
 
 fn check_succession(

@@ -86,3 +86,23 @@ fn a_ballot_ranks_every_plan_once_and_its_own_last() {
     sorted.dedup();
     assert_eq!(sorted.len(), plans.len());
 }
+
+/// Some honest work is botched; when it is done again, it is good.
+#[test]
+fn what_is_botched_is_mended_when_it_is_done_again() {
+    let honest = agent(1);
+    let works = |attempt: u32| {
+        let each = (0..200).map(move |number| {
+            let task = Task { task_id: format!("task-{number}"), ..task() };
+            Ask::Execute { task, attempt, reason: None }
+        });
+        let good = good_work(&task().description);
+        each.filter(|ask| {
+            matches!(honest.answer(NOW, ask),
+                (_, Answer::Work { content, .. }) if content == good)
+        })
+        .count()
+    };
+    assert!((170..200).contains(&works(1)), "{}", works(1));
+    assert_eq!(works(2), 200);
+}

@@ -6,7 +6,7 @@ use skep_wire::swarm::Share;
 fn setup(seed: u64, bug: Bug) -> Setup {
     let calm = Setup::calm(seed, 10, 1);
     match bug {
-        Bug::ShutDoor => {
+        Bug::ShutDoor | Bug::NoElection => {
             let timing = Timing { epoch_ms: 120_000, ..brisk() };
             Setup { newcomers: 1, timing, begin_ms: 480_000, ..calm }
         }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     accord::{Accord, Setting, Verdict, proven},
-    election::{elect, is_beyond_evidence},
+    election::{belongs, elect, is_beyond_evidence},
     epoch::Epoch,
     judge,
     kept::{Kept, attach},
@@ -369,8 +369,7 @@ impl Node {
             let Outcome::Election(elected) = &value.outcome else {
                 return Verdict::Invalid;
             };
-            let hashes = record.iter().map(|kept| kept.hash());
-            let complete = value.record.iter().copied().eq(hashes);
+            let complete = judge::check_record(value, record, &|kept| belongs(epoch, kept)).is_ok();
             if !complete || *elected != elect(&current, &genesis, epoch, record) {
                 return Verdict::Invalid;
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use skep_base::{AgentId, Did, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
-use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow, score::CANDIDATES_MAX};
+use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow};
 use skep_wire::swarm::{
     Artifact, Candidacy, Commit, Computed, Decline, Dissolve, ErrorCode, Evidence, Handshake,
     Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal,

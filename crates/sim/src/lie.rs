@@ -1,0 +1,94 @@
+//! What liars do.
+
+/// One way to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lie {
+    /// Different commits to different members.
+    EquivocateCommit,
+    /// Different ballots, about plans and in elections.
+    EquivocateBallot,
+    /// Different values to different witnesses, as a leader.
+    EquivocateProposal,
+    /// Signs whatever anybody proposes, in both steps.
+    SignEverything,
+    /// Tells only half of the others what was decided.
+    HalfCertificate,
+    WithholdReveal,
+    /// Takes another's plan for its own.
+    StealPlan,
+    /// Two ballots to everybody.
+    DoubleVote,
+    /// Signs in others' names, with its own key.
+    Forge,
+    /// Sends old messages of others again.
+    Replay,
+    Flood,
+    /// Claims scores without evidence.
+    Boast,
+    /// Delivers something else than was asked for.
+    FalseWork,
+    /// Accepts every result.
+    AcceptAll,
+    /// Forms a board, tells half of it, and is gone.
+    DieAsChair,
+    /// Proposes a value to half of the witnesses, and is gone.
+    DieAsLeader,
+    /// Is somewhere else with every keepalive and ballot, and echoes what it likes.
+    FalsePlace,
+    /// Does not do the work of an epoch's challenge, and now and then says that it has.
+    FalseCompute,
+    /// Wants two values to be final, and has friends who sign both.
+    TwoBundles,
+    /// Hears everything and says nothing.
+    Silent,
+    /// As a leader has a message in its record that is there already, or has no part in it.
+    PadRecord,
+    /// Proposes what an honest leader proposes, in a later view that it leads, and is silent then.
+    JumpViews,
+    /// Gives an order of its own the id of a client's task.
+    SquatId,
+    /// As a chair leaves others' ballots out, or sits alone.
+    DropBallots,
+    /// Commits when others have revealed, to one of their plans.
+    LateCommit,
+    /// Attaches the same again and again, and what nobody needs.
+    FatBundles,
+}
+
+impl Lie {
+    /// What liars choose from, unless they are told.
+    pub const DRAWN: [Lie; 20] = [
+        Lie::EquivocateCommit,
+        Lie::EquivocateBallot,
+        Lie::EquivocateProposal,
+        Lie::SignEverything,
+        Lie::HalfCertificate,
+        Lie::WithholdReveal,
+        Lie::StealPlan,
+        Lie::DoubleVote,
+        Lie::Forge,
+        Lie::Replay,
+        Lie::Flood,
+        Lie::Boast,
+        Lie::FalseWork,
+        Lie::AcceptAll,
+        Lie::DieAsChair,
+        Lie::DieAsLeader,
+        Lie::FalsePlace,
+        Lie::FalseCompute,
+        Lie::TwoBundles,
+        Lie::Silent,
+    ];
+
+    /// Some have one of these, too. They are drawn apart: what else is drawn from a seed stays what
+    /// it was.
+    pub const DRAWN_APART: [Lie; 3] = [Lie::PadRecord, Lie::LateCommit, Lie::FatBundles];
+
+    /// What liars do only when they are told, since swarms do not bear it yet.
+    pub const TOLD: [Lie; 3] = [Lie::JumpViews, Lie::SquatId, Lie::DropBallots];
+
+    /// Every lie there is.
+    pub fn all() -> impl Iterator<Item = Lie> {
+        Lie::DRAWN.into_iter().chain(Lie::DRAWN_APART).chain(Lie::TOLD)
+    }
+}
