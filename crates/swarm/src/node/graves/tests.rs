@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use skep_base::ed25519::SecretKey;
 use skep_wire::swarm::{
     End, Evidence, Inject, Invite, Location, Meta, Resources, Score, Share, Signed, TaskStatus,
+    named,
 };
 
 use super::*;
@@ -58,9 +59,14 @@ fn leader() -> (Node, SecretKey) {
     (node, keys[1].clone())
 }
 
+/// The full id of a task of the only client's.
+fn id(plain: &str) -> String {
+    named(plain, &key(9).public().did())
+}
+
 fn task(id: &str, deadline: Timestamp) -> Task {
     Task {
-        task_id: id.to_owned(),
+        task_id: self::id(id),
         parent_task_id: None,
         epoch: 1,
         status: TaskStatus::Pending,
@@ -103,12 +109,12 @@ fn what_is_over_and_forgotten_is_not_done_again() {
     let (now, deadline) = (start(), start().plus(20 * DAY));
     let old = order(task("t", deadline));
     assert_eq!(refused(&mut node, now, old.clone()), None);
-    node.tasks.get_mut("t").unwrap().ended = Some(judge::ended(End::Cancelled, Vec::new()));
+    node.tasks.get_mut(&id("t")).unwrap().ended = Some(judge::ended(End::Cancelled, Vec::new()));
     // A thousand others are over since.
-    node.over.push_back("t".to_owned());
+    node.over.push_back(id("t"));
     node.over.extend((0..1_000).map(|n| format!("other-{n}")));
     node.forget(now);
-    assert!(!node.tasks.contains_key("t"));
+    assert!(!node.tasks.contains_key(&id("t")));
 
     let text = serde_json::to_vec(&node).unwrap();
     let mut node: Node = serde_json::from_slice(&text).unwrap();
@@ -118,7 +124,7 @@ fn what_is_over_and_forgotten_is_not_done_again() {
     let code = refused(&mut node, now, order(another));
     assert_eq!(code, Some(ErrorCode::DuplicateProposal));
     let invite = Invite {
-        task_id: "t".to_owned(),
+        task_id: id("t"),
         task_digest: String::new(),
         complexity_estimate: Share::ZERO,
         depth: 0,
@@ -133,7 +139,7 @@ fn what_is_over_and_forgotten_is_not_done_again() {
     // Until the order is too old for anybody.
     let last = plus(deadline, FORGET_AFTER_MS - 1);
     node.forget(last);
-    assert!(node.graves.contains_key("t"));
+    assert!(node.graves.contains_key(&id("t")));
     let late = plus(last, 1);
     node.forget(late);
     assert!(node.graves.is_empty());
