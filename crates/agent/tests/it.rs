@@ -6,6 +6,8 @@
 mod attacks;
 #[path = "it/bank.rs"]
 mod bank;
+#[path = "it/callbacks.rs"]
+mod callbacks;
 #[path = "it/clarify.rs"]
 mod clarify;
 #[path = "it/crash.rs"]
