@@ -14,6 +14,8 @@ mod clarify;
 mod crash;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/identifiers.rs"]
+mod identifiers;
 #[path = "it/jobs.rs"]
 mod jobs;
 #[path = "it/journal_cuts.rs"]
