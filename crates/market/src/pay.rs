@@ -24,7 +24,7 @@ use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_
 pub(crate) use self::{
     budget::BUDGET_JOB,
     claims::Claims,
-    escrow::ESCROW_JOB,
+    escrow::{ESCROW_JOB, HireEscrowRecord, escrow_key},
     judge::JUDGE_JOB,
     record::{PaymentRecord, payment_key},
 };
