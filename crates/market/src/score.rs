@@ -102,6 +102,14 @@ impl OperatorScore {
     pub fn in_cooldown(&self, now: Timestamp) -> bool {
         self.cooldown_until.is_some_and(|until| now < until)
     }
+
+    /// Takes an agent's newest revocation back. Says whether there was one.
+    fn reverse(&mut self, agent: &AgentId, reason: &str) -> bool {
+        let own = |r: &&mut OperatorRevocation| r.agent_id == *agent && r.reversed.is_none();
+        let newest = self.revocations.iter_mut().rev().find(own);
+        let found = newest.map(|revocation| revocation.reversed = Some(reason.to_owned()));
+        found.is_some()
+    }
 }
 
 /// Whose track record it is.

@@ -88,6 +88,7 @@ impl Market {
     async fn clean_up(&self) -> Result<(), Failure> {
         while self.store.drop_expired().await? == 1000 {}
         while self.store.drop_payloads().await? {}
+        self.close_quarter().await?;
         // Another node may have set them.
         self.refresh_parameters().await
     }

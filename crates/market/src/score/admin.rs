@@ -143,10 +143,12 @@ impl On<'_> {
         self.step(turn, track, benchmark::Input::Clear { reason: self.reason })?;
         let key = operator_score_key(self.operator);
         let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
-        let own = |r: &&mut OperatorRevocation| r.agent_id == self.agent && r.reversed.is_none();
-        if let Some(revocation) = score.revocations.iter_mut().rev().find(own) {
-            revocation.reversed = Some(self.reason.to_owned());
+        if score.reverse(&self.agent, self.reason) {
             turn.put(&key, &score)?;
+            let told = json!({
+                "operator": self.operator, "agent_id": self.agent, "reason": self.reason,
+            });
+            turn.event(&key.route, "operator.revocation_reversed", &told, &[self.agent])?;
         }
         rank_now(turn, &Whose::Agent(self.agent))?;
         Ok(json!({ "benchmark": track.benchmark, "operator": score }))

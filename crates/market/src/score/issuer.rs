@@ -41,6 +41,8 @@ pub(crate) struct Office {
     place: OnceLock<Place>,
     pub(super) published: Published,
     foreign: Mutex<BTreeMap<String, (Timestamp, KeySet)>>,
+    /// How many qualify, and whether these are too many, as it was a moment ago.
+    pub(super) rate: Mutex<Option<(Timestamp, (f64, bool))>>,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,7 @@ impl Office {
             place: OnceLock::new(),
             published: Published::default(),
             foreign: Mutex::default(),
+            rate: Mutex::default(),
         }
     }
 }

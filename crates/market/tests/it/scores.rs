@@ -6,6 +6,8 @@ mod evidence;
 mod gate;
 #[path = "scores/life.rs"]
 mod life;
+#[path = "scores/replay.rs"]
+mod replay;
 
 use std::time::Duration;
 

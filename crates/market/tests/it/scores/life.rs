@@ -194,4 +194,41 @@ on_both_engines! {
         assert_eq!(w.track().await.benchmark.status, BenchmarkStatus::Suspended);
         assert_eq!(w.market().qualification_report().await.unwrap().qualified, 0);
     }
+
+    async fn a_quarter_ends_with_one_report(f: Fixture) {
+        let w = World::new(f).await;
+        let told = async || {
+            w.f.tick();
+            let kinds = w.f.kinds().await;
+            kinds.iter().filter(|kind| *kind == "score.qualification_report").count()
+        };
+        w.pretend(nearly).await;
+        w.paid().await;
+        let began = w.market().qualification_report().await.unwrap().quarter;
+        assert!(!w.market().close_quarter().await.unwrap(), "nothing has ended yet");
+        assert!(!w.market().close_quarter().await.unwrap());
+        w.f.clock.advance(92 * DAY);
+        // Two nodes look at the same time.
+        let looks = join_all([w.market().close_quarter(), w.market().close_quarter()]).await;
+        assert_eq!(looks.into_iter().filter(|wrote| *wrote.as_ref().unwrap()).count(), 1);
+        assert!(!w.market().close_quarter().await.unwrap());
+        assert_eq!(told().await, 1);
+        let report = w.market().qualification_report().await.unwrap();
+        let past = &report.history[0];
+        assert_eq!((&past.quarter, past.verified, past.qualified), (&began, 1, 1));
+        assert_eq!((past.rate, past.limit, past.over_limit), (1.0, 0.22, true));
+        assert_ne!(report.quarter, began);
+        assert_eq!(w.market().qualification_rate().await.unwrap(), (1.0, true));
+        // Down over the ends of three quarters: one report, when a node is there again.
+        w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id() }, "fraud").await.unwrap();
+        w.f.clock.advance(280 * DAY);
+        assert!(w.market().close_quarter().await.unwrap());
+        assert!(!w.market().close_quarter().await.unwrap());
+        let after = w.market().qualification_report().await.unwrap();
+        assert_eq!((after.history.len(), &after.history[1]), (2, past));
+        let newest = &after.history[0];
+        assert_eq!((&newest.quarter, newest.over_limit), (&report.quarter, false));
+        assert_eq!(w.market().qualification_rate().await.unwrap(), (0.0, false));
+        assert_eq!(told().await, 2);
+    }
 }
