@@ -31,8 +31,8 @@ pub use self::{
         Statistics, TrustTier,
     },
     portability::{
-        Export, ImportAnswer, ImportRequest, ImportedCounts, Probation, TrustRegistry,
-        TrustedIssuer,
+        Export, ImportAnswer, ImportRequest, ImportedCounts, InformalTier, Probation,
+        TrustRegistry, TrustedIssuer,
     },
     profile::{BadgeRegistration, CertificationTier, Computation, ExtensionField, Profile},
     publication::{

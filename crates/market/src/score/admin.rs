@@ -20,7 +20,7 @@ use skep_wire::{
 use super::{
     OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
     rank::{Whose, rank_at, rank_now},
-    report, tell_benchmark,
+    report, tell_agent, tell_benchmark,
 };
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
@@ -101,15 +101,14 @@ impl On<'_> {
             .map_err(|benchmark| AdminRefusal::Benchmark { benchmark })?;
         track.benchmark = after;
         if let Some(event) = event {
-            tell_benchmark(turn, &self.agent, &event)?;
+            tell_benchmark(turn, &self.agent, track, &event)?;
         }
         Ok(())
     }
 
     fn tell(&self, turn: &mut Turn, kind: &'static str, track: &Track) -> Result<(), Stop> {
         let told = json!({ "agent_id": self.agent, "tier": track.tier, "reason": self.reason });
-        turn.event(&RouteKey::of(self.agent), kind, &told, &[self.agent])?;
-        Ok(())
+        tell_agent(turn, &self.agent, kind, &told)
     }
 
     /// 9.7, whole: the benchmark goes, and the operator gets its cool-down.

