@@ -26,7 +26,7 @@ use skep_wire::x402::{
 pub(crate) use self::{
     budget::BUDGET_JOB,
     claims::Claims,
-    escrow::ESCROW_JOB,
+    escrow::{ESCROW_JOB, HireEscrowRecord, escrow_key},
     judge::JUDGE_JOB,
     record::{PaymentRecord, payment_key},
 };

@@ -18,10 +18,11 @@ use skep_wire::swarm::{
     Artifact, Assign, Certificate, Decline, ElectionVote, End, ErrorCode, Evidence, Handshake,
     Invite, Location, Message, Meta, OBSERVED_MAX, Observed, Outcome, PROTOCOL_VERSION,
     RANKINGS_MAX, Resources, Share, Signed, Step, Subject, SubmitResult, Task, Verification, Word,
+    named,
 };
 
 use super::{
-    room::{Room, secret},
+    room::{Room, id, secret},
     stories::agreed,
 };
 
@@ -31,10 +32,10 @@ fn elsewhere(by: &SecretKey, message: &Signed) -> Arc<Signed> {
     Arc::new(Signed::seal(meta, message.message.clone(), Vec::new(), by))
 }
 
-fn invite(room: &Room, chair: &SecretKey, id: &str, origin: Arc<Signed>) -> Arc<Signed> {
-    let task = room.task(id);
+fn invite(room: &Room, chair: &SecretKey, origin: Arc<Signed>) -> Arc<Signed> {
+    let task = room.task("any");
     let invite = Invite {
-        task_id: super::room::id(id),
+        task_id: origin.message.task_id().expect("an order").to_owned(),
         task_digest: task.description,
         complexity_estimate: task.complexity,
         depth: 0,
@@ -49,12 +50,12 @@ fn invite(room: &Room, chair: &SecretKey, id: &str, origin: Arc<Signed>) -> Arc<
 fn what_was_signed_in_another_swarm_counts_nowhere_else() {
     let mut room = Room::new(4);
     let [me, chair, ..] = room.tier1()[..] else { panic!("four lead") };
-    let (client, chair) = (secret(100), room.keys[&chair].clone());
+    let (client, chair) = (secret(50), room.keys[&chair].clone());
     let order = room.seal(&client, room.inject(&client, room.task("t")));
-    let stolen = invite(&room, &chair, "t", elsewhere(&client, &order));
+    let stolen = invite(&room, &chair, elsewhere(&client, &order));
     assert_eq!(room.refused(&me, stolen), Some(ErrorCode::InvalidRequest));
     assert!(room.nodes[&me].ends().is_empty(), "nobody has ordered that here");
-    let good = invite(&room, &chair, "t", order);
+    let good = invite(&room, &chair, order);
     assert_eq!(room.refused(&me, good), None);
     assert_eq!(room.nodes[&me].ends().len(), 1);
 }
@@ -130,7 +131,7 @@ fn result(room: &Room, order: &Assign, content: &str) -> SubmitResult {
 #[test]
 fn a_size_that_is_not_the_contents_is_refused() {
     let mut room = Room::new(4);
-    let client = secret(100);
+    let client = secret(50);
     let message = room.seal(&client, room.inject(&client, room.task("t")));
     let chair = room.tier1()[0];
     room.deliver(&chair, message);
@@ -224,7 +225,7 @@ fn next(room: &mut Room, is_it: &dyn Fn(&Did, &Message) -> bool) -> (Did, Arc<Si
 fn what_comes_along_is_refused_or_not_kept() {
     const JUNK_LEN: usize = 200_000;
     let mut room = Room::new(4);
-    let (client, other) = (secret(50), room.keys[&room.tier1()[1]].clone());
+    let (client, other) = (secret(100), room.keys[&room.tier1()[1]].clone());
     let decline = Decline { task_id: "x".repeat(1_000), agent_id: other.public().did() };
     let decline = room.seal(&other, Message::Decline(decline));
     let junk = vec![decline; JUNK_LEN / 1_000];
@@ -246,8 +247,7 @@ fn what_comes_along_is_refused_or_not_kept() {
     let ready = room.seal_with(&key, ready.message.clone(), attached);
     room.line.push_back((to, ready));
     room.advance();
-    let (subject, word) =
-        (Subject::Plan { task_id: "t".to_owned() }, Word::NextView { prepared: None });
+    let (subject, word) = (Subject::Plan { task_id: id("t") }, Word::NextView { prepared: None });
     let asks = Message::Certificate(Certificate { subject, view: 1, word });
     let attached = [vec![order], junk].concat();
     let asks = room.seal_with(&key, asks, attached);
@@ -316,13 +316,18 @@ fn strangers_do_not_fill_the_record_of_an_election() {
     assert_eq!(joined, [*works.values().next().unwrap()], "whose work is rarest and counts");
 }
 
-fn assign(room: &Room, to: &Did, n: usize) -> Message {
+fn part(by: &SecretKey, n: usize) -> String {
+    named(&format!("nobody's-st-{n}"), &by.public().did())
+}
+
+fn assign(room: &Room, by: &SecretKey, to: &Did, n: usize) -> Message {
     let task = Task {
         parent_task_id: Some("nobody's".to_owned()),
         assigned_to: Some(*to),
         depth: 1,
         complexity: Share::ZERO,
-        ..room.task(&format!("nobody's-st-{n}"))
+        task_id: part(by, n),
+        ..room.task("any")
     };
     let (parent_task_id, winning_plan_id) = ("nobody's".to_owned(), "p".to_owned());
     Message::Assign(Assign { task, assignee: *to, parent_task_id, winning_plan_id })
@@ -351,8 +356,8 @@ fn jobs_are_over_when_they_are_done_and_are_counted_even_then() {
         })
     };
     // Its agent has not begun.
-    let order = room.seal(&liar, assign(&room, &me, 0));
-    let early = room.seal(&liar, verdict("nobody's-st-0", &me));
+    let order = room.seal(&liar, assign(&room, &liar, &me, 0));
+    let early = room.seal(&liar, verdict(&part(&liar, 0), &me));
     let now = room.now;
     let mut slow: Node = room.nodes[&me].clone();
     assert_eq!(code(slow.step(now, Input::Message(order))), None);
@@ -360,16 +365,16 @@ fn jobs_are_over_when_they_are_done_and_are_counted_even_then() {
     assert_eq!(early, Some(ErrorCode::InvalidRequest));
 
     for n in 0..100 {
-        let order = room.seal(&liar, assign(&room, &me, n));
+        let order = room.seal(&liar, assign(&room, &liar, &me, n));
         assert_eq!(room.refused(&me, order), None, "{n}");
-        let good = room.seal(&liar, verdict(&format!("nobody's-st-{n}"), &me));
+        let good = room.seal(&liar, verdict(&part(&liar, n), &me));
         assert_eq!(room.refused(&me, good), None, "{n}");
     }
-    let one_more = room.seal(&liar, assign(&room, &me, 100));
+    let one_more = room.seal(&liar, assign(&room, &liar, &me, 100));
     assert_eq!(room.refused(&me, one_more), Some(ErrorCode::InvalidRequest));
     // Their deadline is an hour away; then there is room again.
     room.now = room.now.plus(Duration::from_secs(3_601));
-    let later = room.seal(&liar, assign(&room, &me, 101));
+    let later = room.seal(&liar, assign(&room, &liar, &me, 101));
     assert_eq!(room.refused(&me, later), None);
 }
 
@@ -434,7 +439,7 @@ fn who_never_approves_keeps_nobody_else_out() {
 #[test]
 fn a_task_that_nobody_approves_of_fails_after_a_day() {
     let mut room = Room::new(4);
-    let (client, chair) = (secret(50), room.tier1()[0]);
+    let (client, chair) = (secret(100), room.tier1()[0]);
     let mut task = room.task("t");
     task.deadline = room.now.plus(Duration::from_secs(29 * 86_400));
     task.needs_approval = true;
@@ -462,20 +467,20 @@ fn who_passes_orders_on_may_still_bring_its_own() {
     };
     let known = |room: &Room| room.nodes[&me].ends().len();
     for n in 0..60 {
-        let subject = Subject::Plan { task_id: format!("t{n}") };
-        let word = Word::NextView { prepared: None };
+        let order = order(&room, n);
+        let task_id = order.message.task_id().expect("an order").to_owned();
+        let (subject, word) = (Subject::Plan { task_id }, Word::NextView { prepared: None });
         let asks = Message::Certificate(Certificate { subject, view: 1, word });
-        let asks = room.seal_with(&honest, asks, vec![order(&room, n)]);
+        let asks = room.seal_with(&honest, asks, vec![order]);
         room.deliver(&me, asks);
     }
     assert_eq!(known(&room), 50, "nobody passes on without end");
     for n in 100..150 {
-        let id = format!("t{n}");
-        let board = invite(&room, &honest, &id, order(&room, n));
+        let board = invite(&room, &honest, order(&room, n));
         assert_eq!(room.refused(&me, board), None, "{n}");
     }
     assert_eq!(known(&room), 100);
-    let board = invite(&room, &honest, "t150", order(&room, 150));
+    let board = invite(&room, &honest, order(&room, 150));
     assert_eq!(room.refused(&me, board), Some(ErrorCode::InvalidRequest));
 }
 
@@ -483,7 +488,7 @@ fn who_passes_orders_on_may_still_bring_its_own() {
 fn plans_whose_parts_nobody_may_order_do_not_count() {
     let room = Room::new(4);
     let mut task = room.task("t");
-    task.capabilities_required = vec!["x".repeat(257)];
+    task.capabilities_required = vec!["x".repeat(513)];
     let (client, me) = (secret(50), room.tier1()[0]);
     let mut room = room;
     let order = room.seal(&client, room.inject(&client, task));
