@@ -9,7 +9,7 @@ use skep_swarm::{
 };
 use skep_wire::swarm::{
     Certificate, Chosen, Dissolve, Ended, Inject, Message, Outcome, Response, Share, Signed, Step,
-    Subject, Task, TaskStatus, Verification, Word,
+    Subject, Task, TaskStatus, Verification, Word, named,
 };
 
 use crate::seal::Key;
@@ -78,7 +78,7 @@ impl Client {
     pub fn new(key: Key, order: &Order, first: usize) -> Client {
         let needs_approval = matches!(order.wish, Wish::Approve | Wish::Reject);
         let task = Task {
-            task_id: format!("task-{}", order.number),
+            task_id: named(&format!("task-{}", order.number), &key.did),
             parent_task_id: None,
             epoch: 1,
             status: TaskStatus::Pending,

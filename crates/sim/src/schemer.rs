@@ -230,9 +230,9 @@ fn outcome(
         (Subject::Plan { task_id }, Outcome::Plan(_)) => {
             Some(Outcome::Plan(recount(task_id, record)?))
         }
-        (Subject::Election { epoch: number }, Outcome::Election(_)) => {
+        (Subject::Election { .. }, Outcome::Election(elected)) => {
             let kept: Vec<Kept> = record.iter().cloned().map(Kept).collect();
-            Some(Outcome::Election(elect(epoch, genesis, *number, &kept)))
+            Some(Outcome::Election(elect(epoch, genesis, elected.epoch, &kept)))
         }
         _ => None,
     }

@@ -101,13 +101,12 @@ impl Registry {
 
     /// Whether a node may be handed this message: what `Signed::open` asks of a text.
     pub fn admit(&mut self, message: &Signed) -> Result<(), OpenError> {
-        self.admit_as(message, false)
+        message.check_bounds()?;
+        self.admit_as(message, false)?;
+        message.attached.iter().try_for_each(|inner| self.admit_as(inner, true))
     }
 
     fn admit_as(&mut self, message: &Signed, is_attached: bool) -> Result<(), OpenError> {
-        if !message.fits() {
-            return Err(OpenError::TooLong(message.wire_len()));
-        }
         let name = (message.hash(), *message.signature());
         if !self.good.contains(&name) {
             if message.message.named_signer().is_some_and(|named| *named != message.meta.signer) {
@@ -118,13 +117,7 @@ impl Registry {
                 self.good.insert(name);
             }
         }
-        message.attached.iter().try_for_each(|inner| {
-            if inner.attached.is_empty() {
-                self.admit_as(inner, true)
-            } else {
-                Err(OpenError::Envelope("attached is a flat list of messages"))
-            }
-        })
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What happened when, for a picture of a run.
 
 use skep_swarm::node::{Ask, Event};
-use skep_wire::swarm::{Message, Subject};
+use skep_wire::swarm::{Message, Subject, plain_id};
 
 /// Lines between lanes are drawn for so many messages at most.
 const LINES_MAX: usize = 3_000;
@@ -180,8 +180,8 @@ impl Timeline {
 
     pub(crate) fn event(&mut self, at_ms: i64, _node: usize, event: &Event) {
         let what = match event {
-            Event::PlanDecided { task_id, .. } => format!("{task_id} planned"),
-            Event::Ended { task_id, .. } => format!("{task_id} ended"),
+            Event::PlanDecided { task_id, .. } => format!("{} planned", plain_id(task_id)),
+            Event::Ended { task_id, .. } => format!("{} ended", plain_id(task_id)),
             Event::Elected { epoch, .. } => format!("epoch {epoch} elected"),
             Event::Succession { epoch, .. } => format!("leader replaced in epoch {epoch}"),
             Event::Injected { .. } | Event::Executed { .. } | Event::VoterCaught { .. } => return,

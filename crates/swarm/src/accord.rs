@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
 use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word};
 
-use self::proven::{justification, record_of};
+use self::proven::{enough, justification, record_of};
 pub use self::{
     proven::{Proven, proven},
     setting::Setting,
@@ -104,6 +104,9 @@ pub struct Accord {
     decided: Option<Proven>,
     /// Witnesses whose signature was here when it was final, or came later.
     late: BTreeSet<Did>,
+    /// Who was told of the decision a moment ago: it is long, and asking costs nothing.
+    #[serde(default)]
+    told: BTreeMap<Did, Timestamp>,
 }
 
 type Judge<'a> = &'a dyn Fn(&Value, &[Kept]) -> Verdict;
@@ -130,6 +133,7 @@ impl Accord {
             moved_on: BTreeMap::new(),
             decided: None,
             late: BTreeSet::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -264,7 +268,8 @@ impl Accord {
                 Word::Sign { .. } => self.setting.is_witness(&from) && !self.late.insert(from),
                 _ => true,
             };
-            return if asks && from != self.me { self.tell(vec![from]) } else { Vec::new() };
+            let answers = asks && from != self.me && self.may_tell(now, from);
+            return if answers { self.tell(vec![from]) } else { Vec::new() };
         }
         if !self.setting.is_witness(&from) {
             return Vec::new();
@@ -277,6 +282,17 @@ impl Accord {
         }
     }
 
+    /// Each asker is answered once, and again when it may have got lost.
+    fn may_tell(&mut self, now: Timestamp, to: Did) -> bool {
+        let resend_ms = self.setting.resend_ms;
+        self.told.retain(|_, at| now < plus(*at, resend_ms));
+        if self.told.contains_key(&to) {
+            return false;
+        }
+        self.told.insert(to, now);
+        true
+    }
+
     fn take_proposal(
         &mut self,
         now: Timestamp,
@@ -286,7 +302,7 @@ impl Accord {
         judge: Judge<'_>,
     ) -> Vec<Act> {
         let (from, view) = (message.meta.signer, certificate.view);
-        if view < self.view || !self.may_lead(view, &from) {
+        if view < self.view || !self.may_lead(view, &from) || !self.is_left_for(view, &from) {
             return Vec::new();
         }
         let hash = value.hash();
@@ -320,6 +336,18 @@ impl Accord {
         acts
     }
 
+    /// Whether somebody honest has left the present view for this one. A leader that says so alone
+    /// would end the views of the others as it likes.
+    fn is_left_for(&self, view: u32, leader: &Did) -> bool {
+        let asked = |kept: &Kept| match &kept.message {
+            Message::Certificate(certificate) => certificate.view,
+            _ => 0,
+        };
+        let others = self.moved_on.iter().filter(|(did, _)| *did != leader);
+        let others = others.filter(|(_, kept)| asked(kept) >= view).count();
+        view == self.view || others + 1 >= self.setting.more_than_lie()
+    }
+
     fn take_signature(
         &mut self,
         message: &Kept,
@@ -339,7 +367,7 @@ impl Accord {
             Step::Prepare => &mut proposal.prepare,
             Step::Commit => &mut proposal.commit,
         };
-        signatures.insert(from, message.clone());
+        signatures.insert(from, message.bare());
         if signatures.len() != quorum {
             return Vec::new();
         }
@@ -406,9 +434,9 @@ impl Accord {
         if self.moved_on.get(&from).is_some_and(|known| asked(known) >= view) {
             return Vec::new();
         }
-        self.moved_on.insert(from, message.clone());
+        self.moved_on.insert(from, message.bare());
         // More than could lie want to go on: so do we.
-        let rest = self.setting.witnesses.len() - self.setting.quorum() + 1;
+        let rest = self.setting.more_than_lie();
         let mut views: Vec<u32> = self.moved_on.values().map(asked).collect();
         views.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(wanted) = views.get(rest - 1).copied().filter(|wanted| *wanted > self.view) {
@@ -430,18 +458,12 @@ impl Accord {
             return;
         }
         let hash = value.hash();
-        let is_signature = |kept: &&Arc<Signed>| {
+        let is_signature = |kept: &Signed| {
             matches!(&kept.message, Message::Certificate(inner)
                 if inner.subject == self.setting.subject && inner.view == *view
                     && inner.word == Word::Sign { step: Step::Prepare, hash })
         };
-        let signatures: Vec<Kept> =
-            message.attached.iter().filter(is_signature).cloned().map(Kept).collect();
-        let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
-        signers.sort();
-        signers.dedup();
-        signers.retain(|did| self.setting.is_witness(did));
-        if signers.len() >= self.setting.quorum() {
+        if let Some(signatures) = enough(message, &self.setting.witnesses, is_signature) {
             let record = self.complete(value, record_of(value, message));
             self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
         }

@@ -88,6 +88,12 @@ pub fn artifact_leaf(artifact: &Artifact) -> Hash32 {
     merkle::leaf_hash(&text)
 }
 
+/// What parts have together, at most what JSON can hold: anybody may have written their sizes.
+pub fn size(parts: &[Artifact]) -> u64 {
+    let most = json::MAX_INTEGER.unsigned_abs();
+    parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.size_bytes)).min(most)
+}
+
 /// The leaf of a part that was not done.
 pub fn missing_leaf(index: u64) -> Hash32 {
     merkle::leaf_hash(format!("{{\"missing\":{index}}}").as_bytes())

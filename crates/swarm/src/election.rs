@@ -124,12 +124,17 @@ pub fn elect(previous: &Epoch, genesis: &Genesis, epoch: u64, record: &[Kept]) -
     Elected { epoch, previous: previous.number(), members, tier1 }
 }
 
+/// How many newcomers can join those of an epoch.
+pub fn joiners_max(previous: &Epoch) -> usize {
+    (previous.members().len() / MEMBERS_PER_JOINER).max(1)
+}
+
 /// Newcomers with a proof of work who have voted: those whose work is rarest, few at a time.
 fn joiners(previous: &Epoch, heard: &Heard<'_>) -> BTreeSet<Did> {
     let is_new = |did: &&Did| !previous.contains(did) && heard.votes.contains_key(*did);
     let mut new: Vec<_> = heard.handshakes.keys().filter(is_new).copied().collect();
     new.sort_by_key(|did| (heard.handshakes[did].proof_of_work.hash, *did));
-    new.truncate((previous.members().len() / MEMBERS_PER_JOINER).max(1));
+    new.truncate(joiners_max(previous));
     new.into_iter().collect()
 }
 

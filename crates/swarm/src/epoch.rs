@@ -207,7 +207,7 @@ impl Epoch {
 
 pub(crate) fn subject_text(subject: &Subject) -> String {
     match subject {
-        Subject::Election { epoch } => format!("election/{epoch}"),
+        Subject::Election { after } => format!("election/{after}"),
         Subject::Succession { epoch, leader } => format!("succession/{epoch}/{leader}"),
         Subject::Plan { task_id } | Subject::Result { task_id } => format!("task/{task_id}"),
     }

@@ -51,10 +51,14 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// From a board's first word to its last ballot, unless the vote is held longer.
+    pub fn deliberation_ms(&self) -> u64 {
+        self.commit_ms + self.reveal_ms + self.critique_ms + self.vote_ms
+    }
+
     /// The longest time from the first invitation to the last ballot, voting twice as long once.
     pub fn planning_ms(&self) -> u64 {
-        let deliberating = self.commit_ms + self.reveal_ms + self.critique_ms;
-        self.board_ms + deliberating + 3 * self.vote_ms + self.view_ms
+        self.board_ms + self.deliberation_ms() + 2 * self.vote_ms + self.view_ms
     }
 
     /// How long one coordinator may take for its parts: a first attempt and some others.

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{
-    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, Ready, Subject,
-    SubmitResult, Task, Value,
+    Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, REQUIRED_MAX, Ready,
+    Subject, SubmitResult, Subtask, Task, Value,
 };
 
 use crate::{
@@ -22,6 +22,10 @@ use crate::{
 
 /// Parts that a plan may have.
 pub const SUBTASKS_MAX: usize = 64;
+/// The longest description of a task or a part, in bytes.
+pub const DESCRIPTION_LEN_MAX: usize = 4_096;
+/// The longest name of a capability or of another task.
+pub const NAME_LEN_MAX: usize = 256;
 /// A full board has a critic (decision 50).
 pub const CRITIC_FROM: usize = 3;
 
@@ -50,6 +54,8 @@ pub enum Fault {
     WrongRoot,
     #[error("part {0} was never submitted by its producer")]
     NotSubmitted(usize),
+    #[error("the originator wanted to see the plan first, and has not approved of it")]
+    NotApproved,
 }
 
 /// What a task rests on: the order from outside, or its parent's assignment.
@@ -207,7 +213,20 @@ pub fn plan_hash(reveal: &Kept) -> Option<Hash32> {
 fn is_well_formed(task: &Task, plan: &Plan) -> bool {
     let count = plan.subtasks.len();
     let in_order = plan.subtasks.iter().zip(0..).all(|(part, index)| part.index == index);
-    plan.task_id == task.task_id && in_order && (1..=SUBTASKS_MAX).contains(&count)
+    // Nobody would take the parts of other plans.
+    let can_order = |part: &Subtask| {
+        part.description.len() <= DESCRIPTION_LEN_MAX
+            && are_names(&part.required_capabilities, REQUIRED_MAX)
+    };
+    plan.task_id == task.task_id
+        && in_order
+        && (1..=SUBTASKS_MAX).contains(&count)
+        && plan.subtasks.iter().all(can_order)
+}
+
+/// Whether these are few enough and short.
+pub fn are_names(names: &[String], count_max: usize) -> bool {
+    names.len() <= count_max && names.iter().all(|name| name.len() <= NAME_LEN_MAX)
 }
 
 /// Each voter's only ballot. Two different ones void both (decision 45); ASIP 8: nobody ranks its
@@ -378,7 +397,7 @@ pub fn part_id(task_id: &str, index: u32, attempt: u32) -> String {
 
 fn is_part(task_id: &str, index: u32, id: &str) -> bool {
     let first = part_id(task_id, index, 1);
-    id == first || id.strip_prefix(&first).is_some_and(|rest| rest.starts_with('~'))
+    id.strip_prefix(&first).is_some_and(|rest| rest.is_empty() || rest.starts_with(['~', '@']))
 }
 
 /// Checks how a task is said to have ended, all but what only a clock can tell.
@@ -401,14 +420,21 @@ pub fn check_result(plan: &Plan, value: &Value, record: &[Kept]) -> Result<(), F
             return Err(Fault::NotSubmitted(index));
         }
     }
-    let refused = |kept: &Kept| {
-        matches!(&kept.message, Message::Verification(m)
-            if m.task_id == inject.task.task_id && !m.accepted
-                && kept.meta.signer == inject.originator)
+    let said = |accepted: bool| {
+        record.iter().any(|kept| {
+            matches!(&kept.message, Message::Verification(m)
+                if m.task_id == inject.task.task_id && m.accepted == accepted
+                    && m.plan_id.as_ref().is_none_or(|id| *id == plan.plan_id)
+                    && kept.meta.signer == inject.originator)
+        })
     };
+    let is_work = ended.parts.iter().any(Option::is_some);
+    if inject.task.needs_approval && is_work && !said(true) {
+        return Err(Fault::NotApproved);
+    }
     let follows = match ended.end {
         End::Cancelled => cancellation(record).is_some(),
-        End::Rejected => record.iter().any(refused),
+        End::Rejected => said(false),
         End::Unplanned => false,
         end => end == end_of(&ended.parts),
     };
@@ -426,7 +452,7 @@ fn is_submitted(plan: &Plan, index: usize, artifact: &Artifact, record: &[Kept])
     })
 }
 
-/// Whether a result's hashes are those of its content or of its parts (decision 47).
+/// Whether a result's hashes and its size are those of its content or of its parts (decision 47).
 pub fn is_whole(result: &SubmitResult) -> bool {
     let artifact = &result.artifact;
     if artifact.task_id != result.task_id {
@@ -435,12 +461,15 @@ pub fn is_whole(result: &SubmitResult) -> bool {
     match &result.content {
         Some(content) => {
             let bytes = content.as_bytes();
-            artifact.merkle_hash == aggregate::content_root(bytes)
+            u64::try_from(bytes.len()) == Ok(artifact.size_bytes)
+                && artifact.merkle_hash == aggregate::content_root(bytes)
                 && artifact.content_cid == aggregate::cid(bytes)
         }
         None => {
             let parts: Vec<Option<Artifact>> = result.parts.iter().cloned().map(Some).collect();
-            !parts.is_empty() && artifact.merkle_hash == aggregate::root(&parts)
+            !parts.is_empty()
+                && artifact.size_bytes == aggregate::size(&result.parts)
+                && artifact.merkle_hash == aggregate::root(&parts)
         }
     }
 }

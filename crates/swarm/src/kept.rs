@@ -11,6 +11,16 @@ use skep_wire::swarm::{Check, Claim, OpenError, Signed};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept(pub Arc<Signed>);
 
+impl Kept {
+    /// Without what has come along with it: nobody's memory is filled with that.
+    pub(crate) fn bare(&self) -> Kept {
+        match &self.attached[..] {
+            [] => self.clone(),
+            _ => Kept(Arc::new(self.without_attachments())),
+        }
+    }
+}
+
 impl Deref for Kept {
     type Target = Signed;
 
@@ -45,9 +55,6 @@ impl<'de> Deserialize<'de> for Kept {
 /// on what somebody else has repeated.
 pub(crate) fn attach(messages: &[Kept]) -> Vec<Arc<Signed>> {
     let mut known = BTreeSet::new();
-    let bare = |message: &Kept| match &message.attached[..] {
-        [] => message.0.clone(),
-        _ => Arc::new(message.without_attachments()),
-    };
-    messages.iter().filter(|message| known.insert(message.hash())).map(bare).collect()
+    let once = messages.iter().filter(|message| known.insert(message.hash()));
+    once.map(|message| message.bare().0).collect()
 }

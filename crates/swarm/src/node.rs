@@ -5,15 +5,18 @@
 //! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
 
 mod answers;
+mod ballots;
 mod computing;
 mod deliberating;
 mod elections;
+mod graves;
 mod jobs;
 mod keys;
 mod newcomers;
 mod peers;
 mod place;
 mod planning;
+mod shares;
 mod successions;
 mod table;
 mod tasks;
@@ -36,7 +39,7 @@ use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis,
 
 pub use self::newcomers::{CONTACTS_MAX, GUESTS_MAX};
 use self::{
-    computing::Challenge, elections::Election, jobs::Job, peers::Peer, place::Place,
+    computing::Challenge, elections::Election, graves::Grave, jobs::Job, peers::Peer, place::Place,
     successions::Running, tasks::TaskState,
 };
 
@@ -199,6 +202,9 @@ pub struct Node {
     tasks: BTreeMap<String, TaskState>,
     /// Tasks that are over, oldest first: forgotten when there are too many.
     over: VecDeque<String>,
+    /// Tasks that were forgotten before nobody could order them any more.
+    #[serde(default)]
+    graves: BTreeMap<String, Grave>,
     jobs: BTreeMap<String, Job>,
     /// When each originator has injected something lately.
     injections: BTreeMap<Did, Vec<Timestamp>>,
@@ -246,6 +252,7 @@ impl Node {
             successions: Vec::new(),
             tasks: BTreeMap::new(),
             over: VecDeque::new(),
+            graves: BTreeMap::new(),
             jobs: BTreeMap::new(),
             injections: BTreeMap::new(),
             genesis,
@@ -315,6 +322,10 @@ impl Node {
         if kept.meta.swarm != self.genesis.swarm {
             return refuse(ErrorCode::InvalidRequest, "this message is of another swarm");
         }
+        // Not everything here was opened from a text.
+        if let Err(error) = kept.check_bounds() {
+            return refuse(error.code(), error.to_string());
+        }
         let epoch = self.genesis.epoch_at(now);
         // Decision 46.
         if kept.meta.epoch.abs_diff(epoch) > 1 {
@@ -362,7 +373,7 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         match subject {
-            Subject::Election { epoch } => self.take_election_word(now, kept, *epoch, out),
+            Subject::Election { after } => self.take_election_word(now, kept, *after, out),
             Subject::Succession { epoch, leader } => {
                 self.take_succession_word(now, kept, *epoch, *leader, out);
             }

@@ -170,6 +170,10 @@ impl Transcript {
         let open = |(index, json): (usize, Json)| {
             let opened = Signed::from_json(json, &keys);
             let opened = opened.map_err(|error| ReadError::Message { index, error })?;
+            if opened.meta.swarm != file.genesis.swarm {
+                let error = OpenError::OtherSwarm(opened.meta.swarm);
+                return Err(ReadError::Message { index, error });
+            }
             Ok(Kept(Arc::new(opened)))
         };
         let messages: Result<Vec<Kept>, ReadError> =
@@ -180,13 +184,20 @@ impl Transcript {
     /// Decides everything again.
     pub fn verify(&self) -> Report {
         let mut report = Report { messages: self.messages.len(), ..Report::default() };
+        for kept in self.messages.iter().filter(|kept| !self.is_ours(kept)) {
+            if let Message::Certificate(certificate) = &kept.message {
+                report.differ(&certificate.subject, "it was said in another swarm".to_owned());
+            }
+        }
         let founding = Epoch::founding(&self.genesis);
         let mut epochs = BTreeMap::from([(founding.number(), founding)]);
         for (kept, subject, value) in self.certificates() {
             match subject {
-                Subject::Election { epoch } => {
-                    let result = self.check_election(*epoch, &mut epochs, kept, value);
-                    report.note(subject, result, |report| report.elections.push(*epoch));
+                Subject::Election { after } => {
+                    match self.check_election(*after, &mut epochs, kept, value) {
+                        Ok(epoch) => report.elections.push(epoch),
+                        Err(why) => report.differ(subject, why),
+                    }
                 }
                 Subject::Succession { epoch, leader } => {
                     let result = check_succession(&epochs, *epoch, leader, kept, value);
@@ -204,7 +215,8 @@ impl Transcript {
     /// The final certificates, each subject's first; a second one must say the same.
     fn certificates(&self) -> impl Iterator<Item = (&Kept, &Subject, &Value)> {
         let mut seen: BTreeSet<(&Subject, Hash32)> = BTreeSet::new();
-        self.messages.iter().filter_map(move |kept| match &kept.message {
+        let ours = self.messages.iter().filter(|kept| self.is_ours(kept));
+        ours.filter_map(move |kept| match &kept.message {
             Message::Certificate(certificate) => match &certificate.word {
                 Word::Bundle { step: Step::Commit, value } => {
                     let is_new = seen.insert((&certificate.subject, value.hash()));
@@ -216,22 +228,30 @@ impl Transcript {
         })
     }
 
+    /// Whether a message and all that came with it were said in this swarm.
+    fn is_ours(&self, kept: &Kept) -> bool {
+        kept.meta.swarm == self.genesis.swarm && kept.check_bounds().is_ok()
+    }
+
     fn check_election(
         &self,
-        number: u64,
+        after: u64,
         epochs: &mut BTreeMap<u64, Arc<Epoch>>,
         kept: &Kept,
         value: &Value,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let Outcome::Election(elected) = &value.outcome else {
             return Err(Fault::WrongOutcome.to_string());
         };
-        if epochs.contains_key(&number) {
+        let number = elected.epoch;
+        if elected.previous != after || number <= after {
+            return Err("it is not what was asked".to_owned());
+        }
+        if epochs.values().any(|epoch| epoch.elected.previous == after && epoch.number() > after) {
             return Err("there are two outcomes".to_owned());
         }
-        let previous = epochs.get(&elected.previous);
-        let previous = previous.ok_or("the election before it is missing")?;
-        let subject = Subject::Election { epoch: number };
+        let previous = epochs.get(&after).ok_or("the election before it is missing")?;
+        let subject = Subject::Election { after };
         let witnesses = previous.witnesses(&subject, previous.tier1());
         let found = signed(kept, value, &witnesses)?;
         let belongs = |kept: &Kept| election::belongs(number, kept);
@@ -240,7 +260,7 @@ impl Transcript {
             return Err("other agents are elected by these votes".to_owned());
         }
         epochs.insert(number, Epoch::shared(elected.clone(), value.hash()));
-        Ok(())
+        Ok(number)
     }
 
     fn check_plan(

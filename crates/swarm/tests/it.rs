@@ -2,6 +2,7 @@
 
 mod it {
     mod answers;
+    mod limits;
     mod losses;
     mod places;
     mod refusals;

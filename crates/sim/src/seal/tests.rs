@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use skep_base::Timestamp;
-use skep_wire::swarm::{Dissolve, Keepalive, Message, Meta};
+use skep_wire::swarm::{Certificate, Dissolve, Keepalive, Message, Meta, Subject, Word};
 
 use super::*;
 
@@ -11,6 +11,11 @@ fn meta(signer: Did) -> Meta {
 
 fn dissolve() -> Message {
     Message::Dissolve(Dissolve { task_id: "t".to_owned(), reason: None })
+}
+
+fn next_view() -> Message {
+    let (subject, word) = (Subject::Election { after: 1 }, Word::NextView { prepared: None });
+    Message::Certificate(Certificate { subject, view: 1, word })
 }
 
 fn keepalive(agent_id: Did) -> Message {
@@ -35,9 +40,13 @@ fn both_kinds_refuse_what_another_key_signed() {
         let in_anothers_name = Signed::seal(meta(b.did), keepalive(a.did), Vec::new(), &b);
         assert_eq!(registry.admit(&in_anothers_name), Err(OpenError::WrongSigner(b.did)));
 
-        let around = Signed::seal(meta(b.did), dissolve(), vec![Arc::new(forged)], &b);
-        assert_eq!(registry.admit(&around), Err(OpenError::BadSignature));
-        let around = Signed::seal(meta(b.did), dissolve(), vec![Arc::new(good)], &b);
-        assert_eq!(registry.admit(&around), Ok(()));
+        let around = |inner| Signed::seal(meta(b.did), next_view(), vec![Arc::new(inner)], &b);
+        assert_eq!(registry.admit(&around(forged)), Err(OpenError::BadSignature));
+        assert_eq!(registry.admit(&around(good)), Ok(()));
+        let elsewhere = Meta { swarm: "other".to_owned(), ..meta(a.did) };
+        let elsewhere = Signed::seal(elsewhere, dissolve(), Vec::new(), &a);
+        assert_eq!(registry.admit(&elsewhere), Ok(()));
+        let other = OpenError::OtherSwarm("other".to_owned());
+        assert_eq!(registry.admit(&around(elsewhere)), Err(other));
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use skep_base::Hash32;
 use skep_swarm::transcript::{Report, RoundReport, TaskReport, Transcript};
-use skep_wire::swarm::{Chosen, Subject};
+use skep_wire::swarm::{Chosen, Subject, plain_id};
 
 use super::{short, short_list};
 use crate::deal::words::{plain, print_json, word};
@@ -107,7 +107,7 @@ fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 }
 
 fn print_task(task: &TaskReport, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{}", plain(&task.task_id))?;
+    writeln!(out, "{}", plain(&plain_id(&task.task_id)))?;
     let mut line = |name: &str, text: String| writeln!(out, "  {name:<10} {}", plain(&text));
     let (signed, witnesses) = (task.signatures, task.witnesses);
     line("certified", format!("by {signed} of {witnesses} witnesses, in epoch {}", task.epoch))?;
@@ -162,11 +162,11 @@ fn round_text(round: &RoundReport) -> String {
 /// What a difference is about.
 pub fn subject(subject: &Subject) -> String {
     match subject {
-        Subject::Election { epoch } => format!("the election for epoch {epoch}"),
+        Subject::Election { after } => format!("the election that follows epoch {after}"),
         Subject::Succession { epoch, leader } => {
             format!("the successor of {} in epoch {epoch}", short(leader))
         }
-        Subject::Plan { task_id } => format!("the plan of {task_id}"),
-        Subject::Result { task_id } => format!("the result of {task_id}"),
+        Subject::Plan { task_id } => format!("the plan of {}", plain_id(task_id)),
+        Subject::Result { task_id } => format!("the result of {}", plain_id(task_id)),
     }
 }

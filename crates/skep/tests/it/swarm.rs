@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use skep_base::ed25519::SecretKey;
 use skep_wire::swarm::{
-    Check, Chosen, End, Message, Meta, OpenError, Outcome, Signed, Word, key_text,
+    Check, Chosen, End, Message, Meta, OpenError, Outcome, Signed, Word, key_text, plain_id,
 };
 
 fn swarm(folder: &Path, args: &[&str]) -> Output {
@@ -110,7 +110,10 @@ impl Run {
             message["method"] == "consensus.certificate"
                 && message["params"]["word"] == "bundle"
                 && message["params"]["step"] == "commit"
-                && message["params"]["subject"] == json!({"about": about, "task_id": "task-0"})
+                && message["params"]["subject"]["about"] == about
+                && message["params"]["subject"]["task_id"]
+                    .as_str()
+                    .is_some_and(|id| plain_id(id) == "task-0")
         };
         messages.iter().position(is_it).unwrap()
     }

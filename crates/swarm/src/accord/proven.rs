@@ -64,22 +64,30 @@ pub fn proven(message: &Kept, step: Step, value: &Value, witnesses: &[Did]) -> O
         return None;
     };
     let word = Word::Sign { step, hash: value.hash() };
-    let is_signature = |kept: &Kept| {
+    let is_signature = |kept: &Signed| {
         matches!(&kept.message, Message::Certificate(inner)
             if inner.subject == certificate.subject && inner.view == certificate.view
                 && inner.word == word)
     };
-    let all = message.attached.iter().cloned().map(Kept);
-    let signatures: Vec<Kept> = all.filter(is_signature).collect();
+    let signatures = enough(message, witnesses, is_signature)?;
     let record = record_of(value, message);
-    let mut signers: Vec<Did> = signatures.iter().map(|kept| kept.meta.signer).collect();
-    signers.sort();
-    signers.dedup();
-    signers.retain(|did| witnesses.binary_search(did).is_ok());
-    (signers.len() >= quorum(witnesses.len())).then(|| Proven {
-        view: certificate.view,
-        value: value.clone(),
-        signatures,
-        record,
-    })
+    Some(Proven { view: certificate.view, value: value.clone(), signatures, record })
+}
+
+/// One attached signature of each of so many witnesses as are needed, and no more: what is kept is
+/// passed on, and nobody can make it long.
+pub(super) fn enough(
+    message: &Kept,
+    witnesses: &[Did],
+    is_signature: impl Fn(&Signed) -> bool,
+) -> Option<Vec<Kept>> {
+    let by_signer: BTreeMap<Did, &Arc<Signed>> = message
+        .attached
+        .iter()
+        .filter(|kept| is_signature(kept) && witnesses.binary_search(&kept.meta.signer).is_ok())
+        .map(|kept| (kept.meta.signer, kept))
+        .collect();
+    let quorum = quorum(witnesses.len());
+    let first = by_signer.values().take(quorum).map(|kept| Kept((*kept).clone()));
+    (by_signer.len() >= quorum).then(|| first.collect())
 }

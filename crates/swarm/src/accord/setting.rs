@@ -30,6 +30,11 @@ impl Setting {
         quorum(self.witnesses.len())
     }
 
+    /// So many that one of them at least is honest.
+    pub(super) fn more_than_lie(&self) -> usize {
+        self.witnesses.len() - self.quorum() + 1
+    }
+
     pub(super) fn is_witness(&self, did: &Did) -> bool {
         self.witnesses.binary_search(did).is_ok()
     }

@@ -198,3 +198,51 @@ fn who_signs_again_is_told_what_came_of_it() {
     assert!(room.is_over());
     assert_eq!(room.accords[unlucky].view(), 0);
 }
+
+#[test]
+fn a_leader_ends_no_view_by_itself() {
+    let mut room = Room::new(4, BTreeSet::new(), 1, 0);
+    let subject = room.accords[0].setting().subject.clone();
+    let leader = 1;
+    assert!(room.accords[0].setting().may_lead(1, &room.dids[leader]));
+    let proposed = value("early", room.dids[leader]);
+    let propose =
+        Certificate { subject: subject.clone(), view: 1, word: Word::Propose { value: proposed } };
+    let propose = room.seal(leader, propose, Vec::new());
+    let valid = |_: &Value, _: &[Kept]| Verdict::Valid;
+    assert_eq!(room.accords[0].take(room.now, &propose, &valid), Vec::new());
+    assert_eq!(room.accords[0].view(), 0);
+    // One of four may lie; when another one has left the view as well, somebody honest has.
+    let left = Certificate { subject, view: 1, word: Word::NextView { prepared: None } };
+    let left = room.seal(2, left, Vec::new());
+    room.accords[0].take(room.now, &left, &valid);
+    assert!(!room.accords[0].take(room.now, &propose, &valid).is_empty());
+    assert_eq!(room.accords[0].view(), 1);
+}
+
+#[test]
+fn what_is_kept_of_a_bundle_is_one_signature_of_each_that_is_needed() {
+    let room = Room::new(7, BTreeSet::new(), 1, 0);
+    let subject = room.accords[0].setting().subject.clone();
+    let final_value = value("p", room.dids[0]);
+    let word = Word::Sign { step: Step::Commit, hash: final_value.hash() };
+    let sign = Certificate { subject: subject.clone(), view: 0, word };
+    let signature = |by: usize| room.seal(by, sign.clone(), Vec::new()).0;
+    // All seven, the first of them a hundred times, and a stranger's.
+    let mut attached: Vec<Arc<Signed>> = (0..100).map(|_| signature(0)).collect();
+    attached.extend((1..7).map(signature));
+    let meta = Meta {
+        signer: key(50).public().did(),
+        swarm: "test".to_owned(),
+        epoch: 1,
+        sent_at: start(),
+    };
+    let message = Message::Certificate(sign.clone());
+    attached.push(Arc::new(Signed::seal(meta, message, Vec::new(), &key(50))));
+    let word = Word::Bundle { step: Step::Commit, value: final_value.clone() };
+    let bundle = room.seal(0, Certificate { subject, view: 0, word }, attached);
+    let proven = proven(&bundle, Step::Commit, &final_value, &room.dids).unwrap();
+    let signers: BTreeSet<Did> = proven.signatures.iter().map(|kept| kept.meta.signer).collect();
+    assert_eq!((proven.signatures.len(), signers.len()), (5, 5));
+    assert!(signers.iter().all(|did| room.dids.contains(did)));
+}

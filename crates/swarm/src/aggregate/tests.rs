@@ -98,3 +98,17 @@ fn every_part_has_a_place_in_the_whole() {
     assert_ne!(root(&parts[..4]), whole);
     assert_ne!(missing_leaf(3), missing_leaf(4));
 }
+
+#[test]
+fn sizes_that_strangers_wrote_never_pass_what_json_holds() {
+    let most = json::MAX_INTEGER.unsigned_abs();
+    let sized = |size_bytes| Artifact { size_bytes, ..artifact(1) };
+    assert_eq!(size(&[]), 0);
+    assert_eq!(size(&[sized(2), sized(3)]), 5);
+    assert_eq!(size(&[sized(most), sized(0)]), most);
+    for many in [2, 64, 5_000] {
+        let whole = sized(size(&vec![sized(most); many]));
+        assert_eq!(whole.size_bytes, most);
+        assert!(json::to_vec(&whole).is_ok());
+    }
+}

@@ -176,6 +176,12 @@ impl Node {
         if state.plan.decided().is_some() || (!sits && !state.table.boards.is_empty()) {
             return Ok(());
         }
+        // Whoever commits when plans are on the table could have seen them.
+        let mut boards = state.table.boards.values().filter(|b| b.members.contains(&signer));
+        let is_late = sits && boards.all(|board| board.phase != Phase::Commit);
+        if phase == Phase::Commit && is_late && !state.table.has(&signer, phase) {
+            return refuse(ErrorCode::CommitRevealMismatch, "the time for commits is over");
+        }
         let said = state.table.said.entry(signer).or_default().of_mut(phase);
         if said.iter().any(|known| known.message == kept.message) {
             if phase == Phase::Vote {
@@ -184,7 +190,7 @@ impl Node {
             return Ok(());
         }
         if said.len() < PER_SIGNER_MAX {
-            said.push(kept.clone());
+            said.push(kept.bare());
         }
         let first = said.len() == 1;
         self.run_boards(now, id, out);
@@ -273,6 +279,9 @@ impl Node {
             Phase::Vote | Phase::Over => (Phase::Over, 0),
         };
         (board.phase, board.until) = (next, plus(now, ms));
+        if next == Phase::Vote {
+            board.votes_until = board.until;
+        }
         board.resend_at = plus(now, timing.resend_ms);
         match next {
             Phase::Reveal if is_member => self.send_own(id, Phase::Reveal, out),

@@ -1,12 +1,15 @@
 //! The next epoch: candidacies, ballots, and a record that its witnesses make final.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    AssignTier, Candidacy, ElectionVote, ErrorCode, Message, Observed, Outcome, Share, Step,
-    Subject, Value, Word,
+    AssignTier, Candidacy, ElectionVote, ErrorCode, Message, OBSERVED_MAX, Observed, Outcome,
+    Share, Step, Subject, Value, Word,
 };
 
 use super::{
@@ -18,8 +21,8 @@ use crate::{
     election::{belongs, elect, is_beyond_evidence},
     epoch::Epoch,
     judge,
-    kept::Kept,
-    score::{CANDIDATES_MAX, composite, may_stand},
+    kept::{Kept, attach},
+    score::{composite, may_stand},
 };
 
 /// What one signer may add to an election: a second, different message is evidence against it.
@@ -28,12 +31,14 @@ const PER_SIGNER_MAX: usize = 2;
 /// An election that is going on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Election {
+    /// What it is for; a later one if time runs out.
     epoch: u64,
+    /// Who follows the present members: kept until it is decided, whatever the epoch's number.
     accord: Accord,
     stood: bool,
     voted: Option<Timestamp>,
-    candidacies: BTreeMap<Did, Vec<Kept>>,
-    votes: BTreeMap<Did, Vec<Kept>>,
+    pub(super) candidacies: BTreeMap<Did, Vec<Kept>>,
+    pub(super) votes: BTreeMap<Did, Vec<Kept>>,
 }
 
 impl Node {
@@ -63,9 +68,10 @@ impl Node {
     fn open_election(&mut self, now: Timestamp) -> Option<&mut Election> {
         let epoch = self.electing(now)?;
         if self.election.as_ref().is_none_or(|election| election.epoch < epoch) {
+            let before = self.election.take().map(|election| election.accord);
             self.election = Some(Election {
                 epoch,
-                accord: self.election_accord(now, epoch),
+                accord: before.unwrap_or_else(|| self.election_accord(now, epoch)),
                 stood: false,
                 voted: None,
                 candidacies: BTreeMap::new(),
@@ -78,7 +84,7 @@ impl Node {
     /// Those who were elected last decide who is next.
     fn election_accord(&self, now: Timestamp, epoch: u64) -> Accord {
         let current = self.epoch();
-        let subject = Subject::Election { epoch };
+        let subject = Subject::Election { after: current.number() };
         let timing = &self.genesis.timing;
         let setting = Setting {
             witnesses: current.witnesses(&subject, current.tier1()),
@@ -119,9 +125,7 @@ impl Node {
         if now >= plus(begins, third) {
             self.vote_in_election(now, epoch, out);
         }
-        if now >= plus(begins, 2 * third) {
-            self.offer_record(out);
-        }
+        self.offer_record(now, out);
         // Who is no member yet votes, and has no part in counting.
         let is_member = self.is_member();
         if let Some(election) = self.election.as_mut().filter(|_| is_member) {
@@ -129,7 +133,7 @@ impl Node {
             let (wanted, decided) = perform(acts, out);
             debug_assert!(!decided, "time alone decides nothing");
             if wanted {
-                self.offer_record(out);
+                self.offer_record(now, out);
             }
         }
     }
@@ -226,8 +230,12 @@ impl Node {
     /// What this node has seen of those that the beacon drew it for.
     fn observations(&self, now: Timestamp, current: &Epoch) -> BTreeMap<Did, Observed> {
         let is_drawn = |did: &Did| current.attesters(did).contains(&self.me);
-        let watched = self.peers.iter().filter(|(did, _)| is_drawn(did));
+        let mut watched: Vec<_> = self.peers.iter().filter(|(did, _)| is_drawn(did)).collect();
+        // Strangers may be many: members come first.
+        watched.sort_by_key(|(did, _)| !current.contains(did));
+        watched.truncate(OBSERVED_MAX);
         watched
+            .into_iter()
             .map(|(did, peer)| {
                 let (uptime, proof_of_compute) = (self.uptime_of(now, peer), self.compute_of(peer));
                 (*did, Observed { uptime, proof_of_compute })
@@ -248,20 +256,19 @@ impl Node {
         if !may_stand(&m.score) {
             return refuse(ErrorCode::InsufficientReputation, "the score is too low to stand");
         }
-        let current = self.epoch().clone();
-        let is_member = current.contains(&m.agent_id);
-        let is_known = is_member || self.peers.contains_key(&m.agent_id);
-        let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
-        else {
+        let is_known = self.epoch().contains(&m.agent_id) || self.peers.contains_key(&m.agent_id);
+        if self.open_election(now).is_none_or(|election| election.epoch != m.epoch) {
             return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
-        };
+        }
         if !is_known {
             return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
         }
-        // Strangers share a few places: however early they come, a member has its own.
-        let strangers = election.candidacies.keys().filter(|did| !current.contains(did)).count();
-        let full = !is_member && strangers >= CANDIDATES_MAX;
-        keep(&mut election.candidacies, kept, full)
+        // Newcomers have places of their own, and however early they come, members have theirs.
+        self.make_place(m.agent_id)?;
+        let Some(election) = &mut self.election else {
+            return Ok(());
+        };
+        keep(&mut election.candidacies, kept)
     }
 
     pub(super) fn take_election_vote(
@@ -271,29 +278,31 @@ impl Node {
         m: &ElectionVote,
     ) -> Result<(), Refusal> {
         let is_known = self.epoch().contains(&m.voter) || self.peers.contains_key(&m.voter);
-        let Some(election) = self.open_election(now).filter(|election| election.epoch == m.epoch)
-        else {
+        if self.open_election(now).is_none_or(|election| election.epoch != m.epoch) {
             return refuse(ErrorCode::EpochMismatch, "this election does not go on here");
-        };
+        }
         if !is_known {
             return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
         }
-        keep(&mut election.votes, kept, false)
+        self.make_place(m.voter)?;
+        let Some(election) = &mut self.election else {
+            return Ok(());
+        };
+        keep(&mut election.votes, kept)
     }
 
     /// As the leader: what has come in so far.
-    fn offer_record(&mut self, out: &mut Vec<Output>) {
+    fn offer_record(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         let Some(election) = self.election.as_ref().filter(|election| election.accord.leads())
         else {
             return;
         };
         let epoch = election.epoch;
-        let mut record: Vec<Kept> = election.candidacies.values().flatten().cloned().collect();
-        record.extend(election.votes.values().flatten().cloned());
+        if now < plus(self.genesis.election_start(epoch), 2 * self.genesis.timing.election_ms / 3) {
+            return;
+        }
         let current = self.epoch().clone();
-        let is_new = |did: &&Did| !current.contains(did);
-        let hellos = election.votes.keys().filter(is_new).filter_map(|did| self.peers.get(did));
-        record.extend(hellos.filter_map(|peer| peer.handshake.clone()));
+        let record = self.record_of(election);
         let elected = elect(&current, &self.genesis, epoch, &record);
         let value = judge::value(Outcome::Election(elected), &record);
         if let Some(election) = &mut self.election {
@@ -306,12 +315,9 @@ impl Node {
         &mut self,
         now: Timestamp,
         kept: &Kept,
-        epoch: u64,
+        after: u64,
         out: &mut Vec<Output>,
     ) {
-        if epoch <= self.epoch().number() {
-            return;
-        }
         let Message::Certificate(certificate) = &kept.message else {
             return;
         };
@@ -319,9 +325,14 @@ impl Node {
             self.take_elected(now, kept, value, out);
             return;
         }
-        if self.open_election(now).is_none_or(|election| election.epoch != epoch) {
+        if after != self.epoch().number() {
             return;
         }
+        let Some(epoch) = self.open_election(now).map(|election| election.epoch) else {
+            return;
+        };
+        let ballots_at =
+            plus(self.genesis.election_start(epoch), self.genesis.timing.election_ms / 3);
         let (genesis, current, me) = (self.genesis.clone(), self.epoch().clone(), self.me);
         let Some(election) = &mut self.election else {
             return;
@@ -335,6 +346,9 @@ impl Node {
             if !complete || *elected != elect(&current, &genesis, epoch, record) {
                 return Verdict::Invalid;
             }
+            if now < ballots_at {
+                return Verdict::NotYet;
+            }
             // A leader that leaves ballots out finds too few witnesses.
             let is_in = |own: &Kept| record.iter().any(|kept| kept.message == own.message);
             let mine = own.as_ref().is_none_or(is_in);
@@ -345,7 +359,7 @@ impl Node {
         if decided {
             self.tell_elected(out);
         } else if wanted {
-            self.offer_record(out);
+            self.offer_record(now, out);
         }
     }
 
@@ -365,20 +379,25 @@ impl Node {
         let Outcome::Election(elected) = &value.outcome else {
             return;
         };
-        let Some(previous) = self.epochs.get(&elected.previous) else {
+        let previous = self.epoch().clone();
+        let subject = Subject::Election { after: previous.number() };
+        let follows = elected.previous == previous.number() && elected.epoch > elected.previous;
+        let is_subject =
+            matches!(&kept.message, Message::Certificate(said) if said.subject == subject);
+        let witnesses = previous.witnesses(&subject, previous.tier1());
+        let found = proven(kept, Step::Commit, value, &witnesses);
+        let Some(found) = found.filter(|_| follows && is_subject) else {
             return;
         };
-        let subject = Subject::Election { epoch: elected.epoch };
-        let witnesses = previous.witnesses(&subject, previous.tier1());
-        if proven(kept, Step::Commit, value, &witnesses).is_none() {
-            return;
-        }
         let beacon = value.hash();
         let epoch = Epoch::shared(elected.clone(), beacon);
         let number = epoch.number();
         self.epochs.insert(number, epoch.clone());
         self.forget_epochs();
-        self.certified.push_back(kept.clone());
+        // What proves it, and nothing else that has come along.
+        let mut certified = kept.without_attachments();
+        certified.attached = attach(&[found.signatures, found.record].concat());
+        self.certified.push_back(Kept(Arc::new(certified)));
         if self.certified.len() > CERTIFIED_MAX {
             self.certified.pop_front();
         }
@@ -417,15 +436,12 @@ impl Node {
     }
 }
 
-fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept, full: bool) -> Result<(), Refusal> {
+fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept) -> Result<(), Refusal> {
     let signer = message.meta.signer;
-    if full && !kept.contains_key(&signer) {
-        return refuse(ErrorCode::InvalidRequest, "there are enough");
-    }
     let said = kept.entry(signer).or_default();
     let is_known = said.iter().any(|known| known.message == message.message);
     if !is_known && said.len() < PER_SIGNER_MAX {
-        said.push(message.clone());
+        said.push(message.bare());
     }
     if is_known || said.len() == 1 {
         Ok(())

@@ -7,7 +7,10 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    Ask, Event, Node, Output, Refusal, refuse, send, tasks::DEPTH_MAX, working::REWORKS_MAX,
+    Ask, Event, Node, Output, Refusal, refuse, send,
+    shares::Speaks,
+    tasks::{DEPTH_MAX, check_name},
+    working::REWORKS_MAX,
 };
 use crate::{aggregate, kept::Kept};
 
@@ -15,6 +18,8 @@ use crate::{aggregate, kept::Kept};
 const JOBS_MAX: usize = 500;
 /// And for one coordinator, where this node does not know the task that they are parts of.
 const JOBS_UNKNOWN_MAX: usize = 8;
+/// And that are kept for one coordinator until their deadline, those that are over included.
+pub const JOBS_OF_ONE_MAX: usize = 100;
 /// Decision 50: what is harder is divided, if there are enough agents.
 pub const RECURSION_ABOVE: Share = Share::percent(40);
 pub const RECURSION_AGENTS_MIN: usize = 3;
@@ -58,6 +63,7 @@ impl Node {
             return refuse(ErrorCode::InvalidSignature, "the signer does not coordinate this task");
         }
         let id = &m.task.task_id;
+        self.check_unburied(&kept.message)?;
         if let Some(job) = self.jobs.get(id) {
             // It or its answer was lost.
             let submitted = job.submitted.clone().filter(|_| job.coordinator == kept.meta.signer);
@@ -70,6 +76,7 @@ impl Node {
             return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
         }
         self.check_task(now, &m.task, false)?;
+        check_name(&m.task, &kept.meta.signer)?;
         self.jobs.retain(|_, job| now < job.task.deadline);
         if !self.has_time(kept, m) {
             return refuse(ErrorCode::InvalidRequest, "this node has enough to do");
@@ -87,7 +94,7 @@ impl Node {
             divided,
         };
         if divided {
-            self.open_task(now, kept, kept.meta.signer)?;
+            self.open_task(now, kept, kept.meta.signer, Speaks::Itself)?;
             self.jobs.insert(id.clone(), job);
             self.take_the_chair(now, id, out);
         } else {
@@ -104,7 +111,9 @@ impl Node {
         let is_known = self.tasks.contains_key(&m.parent_task_id);
         let of_signer = |job: &&Job| job.coordinator == kept.meta.signer;
         let same = open.clone().filter(of_signer).count();
-        open.count() < JOBS_MAX && (is_known || same < JOBS_UNKNOWN_MAX)
+        open.count() < JOBS_MAX
+            && self.jobs.values().filter(of_signer).count() < JOBS_OF_ONE_MAX
+            && (is_known || same < JOBS_UNKNOWN_MAX)
     }
 
     /// Where this node knows how the task was planned, only its leaders give orders.
@@ -171,14 +180,20 @@ impl Node {
         m: &Verification,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
+        let work = self.tasks.get(&m.task_id).and_then(|state| state.work.as_ref());
+        let reported = work.is_some_and(super::working::Work::is_reported);
         let Some(job) = self.jobs.get_mut(&m.task_id) else {
             return refuse(ErrorCode::TaskNotFound, "there is no such task here");
         };
         if kept.meta.signer != job.coordinator || m.agent_id != self.me || job.over {
             return Ok(());
         }
+        if m.accepted && job.submitted.is_none() && !reported {
+            return refuse(ErrorCode::InvalidRequest, "nothing was submitted yet");
+        }
         if m.accepted {
-            job.over = true;
+            // Whoever has accepted it asks for it no more.
+            (job.over, job.submitted) = (true, None);
             if let Some(state) = self.tasks.get_mut(&m.task_id)
                 && state.ended.is_none()
             {
@@ -194,7 +209,7 @@ impl Node {
             return Ok(());
         }
         if job.attempt > REWORKS_MAX || job.task.deadline <= now {
-            job.over = true;
+            (job.over, job.submitted) = (true, None);
             return Ok(());
         }
         job.submitted = None;

@@ -80,7 +80,7 @@ impl Node {
         let peer = self.peers.entry(hello.agent_id).or_insert_with(|| Peer::new(now));
         peer.capabilities.clone_from(&hello.capabilities);
         peer.heard_at = peer.heard_at.max(now);
-        peer.handshake = Some(kept.clone());
+        peer.handshake = Some(kept.bare());
         self.greet_back(now, hello.agent_id, out);
         Ok(())
     }

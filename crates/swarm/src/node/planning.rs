@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    Accept, Chosen, Decline, ErrorCode, Invite, Message, Outcome, Ready, Share, Task,
+    Accept, Chosen, Decline, ErrorCode, Invite, Message, Outcome, Ready, Share, Subject, Task,
 };
 
 use super::{
     Ask, Node, Output, Refusal, perform, plus, refuse, send,
+    shares::Speaks,
     table::{Board, Forming, Phase, Question},
     tasks::TaskState,
 };
@@ -105,7 +106,7 @@ impl Node {
         if !may_chair {
             return refuse(ErrorCode::InvalidSignature, "the signer may not chair this board");
         }
-        self.open_task(now, &origin, m.chair)?;
+        self.open_task(now, &origin, m.chair, Speaks::Itself)?;
         self.admit_successor(&m.task_id, m.chair);
         let Some(state) = self.tasks.get(&m.task_id) else {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
@@ -143,7 +144,7 @@ impl Node {
         m: &Accept,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
-        self.take_seat(now, &m.task_id, m.agent_id, Some(kept.clone()), out)
+        self.take_seat(now, &m.task_id, m.agent_id, Some(kept.bare()), out)
     }
 
     pub(super) fn take_decline(
@@ -241,21 +242,22 @@ impl Node {
         m: &Ready,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
-        let ground: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+        let mut ground: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+        ground.retain(|kept| is_ground(kept, &m.task_id));
         let Some((origin, task)) = judge::task_of(&ground) else {
             return refuse(ErrorCode::TaskNotFound, "no order comes with the board");
         };
         if task.task_id != m.task_id {
             return refuse(ErrorCode::TaskNotFound, "the order is for another task");
         }
-        self.open_task(now, origin, m.chair_id)?;
+        self.open_task(now, origin, m.chair_id, Speaks::Itself)?;
         self.learn_successions(now, task.epoch, &ground, out);
         self.admit_successor(&m.task_id, m.chair_id);
         let Some(epoch) = self.epoch_of(task) else {
             return refuse(ErrorCode::EpochMismatch, "this election is not known here");
         };
         let mut record = ground.clone();
-        record.push(kept.clone());
+        record.push(kept.bare());
         let board = match judge::deliberation(&epoch, &record) {
             Ok(deliberation) => deliberation,
             Err(fault) => return refuse(ErrorCode::InvalidParams, fault.to_string()),
@@ -269,13 +271,14 @@ impl Node {
             return Ok(());
         }
         let board = Board {
-            ready: kept.clone(),
+            ready: kept.bare(),
             ground,
             critic: m.adversarial_critic,
             members,
             voters,
             phase: Phase::Commit,
             until: plus(now, timing.commit_ms),
+            votes_until: plus(now, timing.deliberation_ms()),
             resend_at: plus(now, timing.resend_ms),
             extended: false,
         };
@@ -360,5 +363,18 @@ impl Node {
             None if state.table.forming.is_none() => self.take_the_chair(now, id, out),
             None => {}
         }
+    }
+}
+
+/// What a board rests on: the order, who has agreed to sit, and who acts in whose place. Whatever
+/// else came along is not kept.
+fn is_ground(kept: &Kept, task_id: &str) -> bool {
+    match &kept.message {
+        Message::Inject(_) | Message::Assign(_) | Message::Accept(_) => {
+            kept.message.task_id() == Some(task_id)
+        }
+        Message::Succession(_) => true,
+        Message::Certificate(signed) => matches!(signed.subject, Subject::Succession { .. }),
+        _ => false,
     }
 }

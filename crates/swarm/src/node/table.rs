@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
-use skep_wire::swarm::Plan;
+use skep_wire::swarm::{Message, Plan};
 
 use crate::kept::Kept;
 
@@ -62,6 +62,8 @@ pub(super) struct Board {
     pub(super) critic: Option<Did>,
     pub(super) phase: Phase,
     pub(super) until: Timestamp,
+    /// Before this a ballot is not late.
+    pub(super) votes_until: Timestamp,
     pub(super) resend_at: Timestamp,
     pub(super) extended: bool,
 }
@@ -76,6 +78,26 @@ impl Table {
         let sitting = self.boards.values().filter(|board| board.phase != Phase::Over);
         let boards = sitting.map(|board| board.until.min(board.resend_at)).min();
         forming.into_iter().chain(boards).min()
+    }
+
+    /// Whether a record lacks the ballot of one who votes on this chair's board, and who has cast
+    /// it or still may.
+    pub(super) fn misses_ballot(
+        &self,
+        voter: &Did,
+        chair: Did,
+        now: Timestamp,
+        record: &[Kept],
+    ) -> bool {
+        let board = self.boards.get(&chair).filter(|board| board.voters.contains(voter));
+        let may_vote = board.is_some_and(|board| {
+            let has_plans = board.members.iter().any(|did| self.has(did, Phase::Reveal));
+            now < board.votes_until && has_plans
+        });
+        let is_own = |kept: &Kept| {
+            matches!(kept.message, Message::PlanVote(_)) && kept.meta.signer == *voter
+        };
+        may_vote && !record.iter().any(is_own)
     }
 
     pub(super) fn has(&self, did: &Did, phase: Phase) -> bool {

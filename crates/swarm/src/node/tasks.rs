@@ -5,43 +5,33 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    Chosen, Dissolve, End, Ended, ErrorCode, Inject, Message, Outcome, Subject, Task, Value,
-    Verification,
+    Chosen, Dissolve, End, Ended, ErrorCode, Inject, Message, Outcome, REQUIRED_MAX, Subject,
+    TAG_LEN, TASK_SUBTASKS_MAX, Task, Value, Verification, is_named_by,
 };
 
 use super::{
     Event, Node, Output, Refusal, perform, plus, refuse,
+    shares::{Share, Speaks},
     table::{Board, Phase, Table},
     working::Work,
 };
 use crate::{
     accord::{Accord, Setting, Verdict},
     epoch::Epoch,
-    judge,
+    judge::{self, DESCRIPTION_LEN_MAX, NAME_LEN_MAX},
     kept::Kept,
 };
 
-/// The longest description, in bytes.
-pub const DESCRIPTION_LEN_MAX: usize = 4_096;
 /// The longest id of a task; parts of parts have longer ones.
 pub const TASK_ID_LEN_MAX: usize = 128;
-/// One originator injects so many tasks in [`INJECT_WINDOW_MS`].
-pub const INJECTIONS_MAX: usize = 10;
-pub const INJECT_WINDOW_MS: u64 = 60_000;
-/// And one coordinator so many parts.
-pub const PARTS_MAX: usize = 100;
-/// Parts that are divided further and open at a time, of those that one agent speaks for.
-pub const PARTS_OPEN_MAX: usize = 30;
 /// How far away a deadline may be.
 pub const DEADLINE_MAX_MS: u64 = 30 * 86_400_000;
 /// How long after its deadline a task that never ended is forgotten.
 pub const FORGET_AFTER_MS: u64 = 3_600_000;
 /// Who is no witness may miss the end.
 const GUEST_FORGETS_AFTER_MS: u64 = 60_000;
-/// Originators whose injections are counted.
-const ORIGINATORS_MAX: usize = 10_000;
-/// Tasks from outside that a node has taken and that are open; others hear of no more from it.
-pub const TASKS_MAX: usize = 50;
+/// How long an originator may take to approve of a plan: nobody keeps a place for ever by silence.
+pub const APPROVAL_MAX_MS: u64 = 86_400_000;
 /// Tasks that a node knows of at a time, parts and those that are over included: room for what a
 /// third of 64 members may invent, beside what all leaders may take.
 const KNOWN_MAX: usize = 4_000;
@@ -55,10 +45,16 @@ pub(crate) struct TaskState {
     /// The order from outside, or the assignment by the parent's coordinator.
     pub(super) origin: Kept,
     /// Who has brought it here: its share of this node's memory is limited.
-    by: Did,
+    pub(super) by: Did,
+    /// It came along with a word about it: whoever passes an order on does not speak for it.
+    #[serde(default)]
+    pub(super) is_forwarded: bool,
     pub(super) plan: Accord,
     pub(super) table: Table,
     pub(super) result: Option<Accord>,
+    /// When the plan was final here.
+    #[serde(default)]
+    pub(super) planned_at: Option<Timestamp>,
     pub(super) work: Option<Work>,
     pub(super) cancelled: Option<Kept>,
     /// What the originator says of the plan, where it wants to be asked.
@@ -78,6 +74,19 @@ impl TaskState {
         let work = self.work.as_ref().and_then(Work::wake_at);
         let table = if self.plan.decided().is_some() { None } else { self.table.wake_at() };
         [accord, work, table].into_iter().flatten().min()
+    }
+
+    /// Whether the originator still has to say something about the plan.
+    pub(super) fn waits(&self) -> bool {
+        self.task.needs_approval && self.approval.is_none()
+    }
+
+    /// When it has failed if nothing more happens.
+    pub(super) fn ends_at(&self) -> Timestamp {
+        match self.planned_at.filter(|_| self.waits()) {
+            Some(at) => plus(at, APPROVAL_MAX_MS).min(self.task.deadline),
+            None => self.task.deadline,
+        }
     }
 
     pub(super) fn originator(&self) -> Did {
@@ -112,6 +121,7 @@ impl Node {
                 return Ok(());
             }
         } else {
+            self.check_unburied(&kept.message)?;
             let leads = self.leaders().contains(&self.me);
             if !leads && self.epoch().is_tier1(&self.me) {
                 let reason = "another acts for this agent until the next election";
@@ -123,7 +133,7 @@ impl Node {
             if inject.task.deadline <= now {
                 return refuse(ErrorCode::DeadlineExceeded, "the deadline has passed");
             }
-            self.open_task(now, kept, self.me)?;
+            self.open_task(now, kept, self.me, Speaks::Itself)?;
             self.admit_successor(&id, self.me);
             out.push(Output::Event(Event::Injected { task_id: id.clone() }));
         }
@@ -152,45 +162,13 @@ impl Node {
         }
     }
 
-    /// Nobody fills this node's memory with orders: neither who gives them nor who passes them on,
-    /// since a member can invent those who give them.
-    fn count_task(
-        &mut self,
-        now: Timestamp,
-        originator: &Did,
-        by: &Did,
-        is_root: bool,
-    ) -> Result<(), Refusal> {
-        let (max, open_max) = match is_root {
-            true => (INJECTIONS_MAX, TASKS_MAX),
-            false => (PARTS_MAX, PARTS_OPEN_MAX),
-        };
-        let same = |task: &&TaskState| task.by == *by && task.is_root() == is_root;
-        let open = self.tasks.values().filter(same).filter(|task| task.ended.is_none()).count();
-        if open >= open_max {
-            let reason = format!("{open_max} tasks by one agent are open; try another");
-            return refuse(ErrorCode::InvalidRequest, reason);
-        }
-        if self.injections.len() >= ORIGINATORS_MAX {
-            self.injections
-                .retain(|_, times| times.iter().any(|at| now < plus(*at, INJECT_WINDOW_MS)));
-        }
-        let times = self.injections.entry(*originator).or_default();
-        times.retain(|at| now < plus(*at, INJECT_WINDOW_MS));
-        if times.len() >= max {
-            let reason = format!("at most {max} tasks a minute by one agent");
-            return refuse(ErrorCode::InvalidRequest, reason);
-        }
-        times.push(now);
-        Ok(())
-    }
-
     /// Begins to take part in a task that somebody speaks for, from the order that it rests on.
     pub(super) fn open_task(
         &mut self,
         now: Timestamp,
         origin: &Kept,
         by: Did,
+        speaks: Speaks,
     ) -> Result<(), Refusal> {
         let (task, chair) = match &origin.message {
             Message::Inject(inject) => (&inject.task, None),
@@ -198,11 +176,18 @@ impl Node {
             _ => return refuse(ErrorCode::TaskNotFound, "no order comes with it"),
         };
         if let Some(known) = self.tasks.get(&task.task_id) {
-            let same = known.origin.message == origin.message;
-            let reason = "another task has this id";
-            return if same { Ok(()) } else { refuse(ErrorCode::DuplicateProposal, reason) };
+            if known.origin.message != origin.message {
+                return refuse(ErrorCode::DuplicateProposal, "another task has this id");
+            }
+            if speaks == Speaks::Itself {
+                self.charge_chair(&task.task_id, by);
+            }
+            return Ok(());
         }
+        self.check_unburied(&origin.message)?;
         self.check_task(now, task, chair.is_none())?;
+        check_name(task, &origin.meta.signer)?;
+        self.check_graves(now, task)?;
         let Some(epoch) = self.epoch_of(task) else {
             let reason = format!("the election of epoch {} is not known here", task.epoch);
             return refuse(ErrorCode::EpochMismatch, reason);
@@ -210,7 +195,13 @@ impl Node {
         if self.tasks.len() >= KNOWN_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many tasks");
         }
-        self.count_task(now, &origin.meta.signer, &by, chair.is_none())?;
+        let share = Share {
+            by,
+            is_root: chair.is_none(),
+            is_forwarded: speaks == Speaks::ForOthers,
+            waits: task.needs_approval,
+        };
+        self.count_task(now, &origin.meta.signer, &share)?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
         let timing = &self.genesis.timing;
         let setting = Setting {
@@ -225,11 +216,13 @@ impl Node {
         };
         let state = TaskState {
             task: task.clone(),
-            origin: origin.clone(),
+            origin: origin.bare(),
             by,
-            plan: Accord::new(self.me, setting, vec![origin.clone()], now),
+            is_forwarded: share.is_forwarded,
+            plan: Accord::new(self.me, setting, vec![origin.bare()], now),
             table: Table::default(),
             result: None,
+            planned_at: None,
             work: None,
             cancelled: None,
             approval: None,
@@ -249,9 +242,20 @@ impl Node {
             let reason = format!("a description has at most {DESCRIPTION_LEN_MAX} bytes");
             return refuse(ErrorCode::InvalidParams, reason);
         }
-        let id_max = if is_root { TASK_ID_LEN_MAX } else { 2 * TASK_ID_LEN_MAX };
+        let id_max = if is_root { TASK_ID_LEN_MAX + TAG_LEN } else { 4 * TASK_ID_LEN_MAX };
         if task.task_id.is_empty() || task.task_id.len() > id_max {
             let reason = format!("the id of a task has 1 to {id_max} bytes");
+            return refuse(ErrorCode::InvalidParams, reason);
+        }
+        let parent = task.parent_task_id.as_ref().map_or(0, String::len);
+        if !judge::are_names(&task.subtasks, TASK_SUBTASKS_MAX)
+            || !judge::are_names(&task.capabilities_required, REQUIRED_MAX)
+            || parent > NAME_LEN_MAX
+        {
+            let reason = format!(
+                "a task names at most {TASK_SUBTASKS_MAX} others and {REQUIRED_MAX} capabilities, \
+                 in {NAME_LEN_MAX} bytes each"
+            );
             return refuse(ErrorCode::InvalidParams, reason);
         }
         if task.depth > DEPTH_MAX || (task.depth == 0) != is_root {
@@ -278,7 +282,7 @@ impl Node {
             && task.task_id == id
         {
             // A refusal leaves the task unknown, and what follows does nothing.
-            let _ = self.open_task(now, origin, kept.meta.signer);
+            let _ = self.open_task(now, origin, kept.meta.signer, Speaks::ForOthers);
         }
     }
 
@@ -304,10 +308,10 @@ impl Node {
         const OVER_MAX: usize = 1_000;
         while self.over.len() > OVER_MAX {
             if let Some(id) = self.over.pop_front() {
-                self.tasks.remove(&id);
-                self.jobs.remove(&id);
+                self.bury(&id);
             }
         }
+        self.graves.retain(|_, grave| now < grave.until);
     }
 
     /// ASIP 18: by the originator, the task is taken back.
@@ -324,7 +328,7 @@ impl Node {
             return Ok(());
         }
         if state.ended.is_none() && state.cancelled.is_none() {
-            state.cancelled = Some(kept.clone());
+            state.cancelled = Some(kept.bare());
             self.offer_cancellation(&m.task_id.clone(), out);
         }
         Ok(())
@@ -369,7 +373,7 @@ impl Node {
             && state.is_root()
             && kept.meta.signer == state.originator()
         {
-            state.approval.get_or_insert_with(|| kept.clone());
+            state.approval.get_or_insert_with(|| kept.bare());
             self.go_on_if_approved(now, &m.task_id.clone(), out);
             return Ok(());
         }
@@ -397,6 +401,9 @@ impl Node {
             return;
         };
         let (deadline, origin) = (state.task.deadline, &state.origin.message);
+        let (table, me) = (&state.table, self.me);
+        // A chair that leaves ballots out finds too few witnesses while the vote could go on.
+        let misses = |record: &[Kept]| table.misses_ballot(&me, kept.meta.signer, now, record);
         let judge = |value: &Value, record: &[Kept]| {
             // Whoever repeats an order may have sealed it anew.
             let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.message == *origin);
@@ -405,6 +412,9 @@ impl Node {
             }
             match value.outcome {
                 Outcome::Plan(Chosen::TooLate) if now < deadline => Verdict::NotYet,
+                Outcome::Plan(Chosen::Plan { .. } | Chosen::NoPlan) if misses(record) => {
+                    Verdict::NotYet
+                }
                 _ => Verdict::Valid,
             }
         };
@@ -516,4 +526,13 @@ impl Node {
         let roots = self.tasks.iter().filter(|(_, state)| state.is_root());
         roots.map(|(id, state)| (id.as_str(), state.ended.as_ref())).collect()
     }
+}
+
+/// Nobody takes the id of another one's task: witnesses who heard of that first would refuse the
+/// right one.
+pub(super) fn check_name(task: &Task, by: &Did) -> Result<(), Refusal> {
+    if is_named_by(&task.task_id, by) {
+        return Ok(());
+    }
+    refuse(ErrorCode::InvalidParams, "the id of a task ends with who orders it")
 }

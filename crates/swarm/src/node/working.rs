@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
     Artifact, Assign, Chosen, Dissolve, End, ErrorCode, Message, Outcome, Plan, Subject,
-    SubmitResult, Task, TaskStatus, Value, Verification,
+    SubmitResult, Task, TaskStatus, Value, Verification, named,
 };
 
 use super::{Ask, Node, Output, Refusal, perform, plus, refuse, send, tasks::TaskState};
@@ -69,6 +69,10 @@ impl Work {
         self.parts.len()
     }
 
+    pub(super) fn is_reported(&self) -> bool {
+        self.reported
+    }
+
     fn artifacts(&self) -> Vec<Option<Artifact>> {
         let artifact = |part: &Part| match &part.result.as_ref().filter(|_| part.done)?.message {
             Message::SubmitResult(result) => Some(result.artifact.clone()),
@@ -112,6 +116,7 @@ impl Node {
         let result = Accord::new(self.me, setting, vec![state.origin.clone()], now);
         let leads = result.leads();
         state.result = Some(result);
+        state.planned_at = Some(now);
         if leads {
             self.coordinate(now, id, out);
         }
@@ -223,7 +228,7 @@ impl Node {
     /// Gives every part that nobody does, or not in time, to somebody.
     fn assign_parts(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
         let execution_ms = self.genesis.timing.execution_ms;
-        let resend_ms = self.genesis.timing.resend_ms;
+        let (resend_ms, me) = (self.genesis.timing.resend_ms, self.me);
         let Some(state) = self.tasks.get(id) else {
             return;
         };
@@ -245,11 +250,11 @@ impl Node {
             let Some(part) = usize::try_from(index).ok().and_then(|i| work.parts.get_mut(i)) else {
                 continue;
             };
-            part.attempt += 1;
+            part.attempt = part.attempt.saturating_add(1);
             (part.assignee, part.reworks, part.result) = (Some(did), 0, None);
             part.until = plus(now, execution_ms).min(deadline);
             part.again_at = plus(now, 4 * resend_ms);
-            part.task.task_id = judge::part_id(id, index, part.attempt);
+            part.task.task_id = named(&judge::part_id(id, index, part.attempt), &me);
             part.task.assigned_to = Some(did);
             part.task.created_at = now;
             part.task.deadline = part.until;
@@ -285,21 +290,28 @@ impl Node {
             return refuse(ErrorCode::TaskNotFound, "nobody here has ordered that");
         };
         if !judge::is_whole(m) || m.artifact.producer != m.agent_id {
-            return refuse(ErrorCode::ResultRejected, "the hashes are not those of the content");
+            return refuse(
+                ErrorCode::ResultRejected,
+                "the hashes or the size are not those of the content",
+            );
         }
         if part.done {
             let message = verdict(m, true, None);
             out.push(send(vec![m.agent_id], message));
             return Ok(());
         }
-        let looked_at = part.result.as_ref().is_some_and(|known| known.message == kept.message);
-        if !looked_at {
-            part.result = Some(kept.clone());
-            out.push(Output::Ask(Ask::Check {
-                task: part.task.clone(),
-                result: Box::new(m.clone()),
-            }));
+        match &part.result {
+            Some(known) if known.message == kept.message => return Ok(()),
+            // Looking at a result is work for this node's agent: one at a time, and another only
+            // when it was found wanting, which is counted.
+            Some(_) => {
+                let reason = "another result of this part is being looked at";
+                return refuse(ErrorCode::DuplicateProposal, reason);
+            }
+            None => part.result = Some(kept.bare()),
         }
+        let (task, result) = (part.task.clone(), Box::new(m.clone()));
+        out.push(Output::Ask(Ask::Check { task, result }));
         Ok(())
     }
 
@@ -379,6 +391,7 @@ impl Node {
             work.reported = true;
             work.report_at = Timestamp::MAX;
             let mut record = vec![state.origin.clone()];
+            record.extend(state.approval.clone());
             record.extend(work.parts.iter().filter(|p| p.done).filter_map(|p| p.result.clone()));
             let outcome = Outcome::Result(judge::ended(judge::end_of(&parts), parts));
             let acts = result.offer(judge::value(outcome, &record), record);
@@ -404,7 +417,7 @@ impl Node {
             content_cid: aggregate::cid(root.as_ref()),
             merkle_hash: root,
             content_type: "application/vnd.skep.parts+json".to_owned(),
-            size_bytes: parts.iter().map(|part| part.size_bytes).sum(),
+            size_bytes: aggregate::size(&parts),
             created_at: work.parts.iter().map(|part| part.task.created_at).max().unwrap_or(now),
         };
         let result = SubmitResult {
@@ -477,12 +490,13 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         self.learn_task(now, kept, id);
-        let Some(TaskState { task, origin, plan, result: Some(result), .. }) =
-            self.tasks.get_mut(id)
+        let deadline = self.tasks.get(id).map(TaskState::ends_at);
+        let (Some(TaskState { task, origin, plan, result: Some(result), .. }), Some(deadline)) =
+            (self.tasks.get_mut(id), deadline)
         else {
             return;
         };
-        let (deadline, epoch) = (task.deadline, self.epochs.get(&task.epoch));
+        let epoch = self.epochs.get(&task.epoch);
         let judge = |value: &Value, record: &[Kept]| {
             // Whoever repeats an order may have sealed it anew.
             let is_ours =

@@ -6,7 +6,7 @@ use skep_wire::swarm::{
     SubmitReceipt, TaskResult, Tier, TierResult,
 };
 
-use super::room::{Room, secret};
+use super::room::{Room, id, secret};
 
 /// Sends a message that wants an answer.
 fn ask(room: &mut Room, by: &SecretKey, to: &Did, message: Message) -> Option<Response> {
@@ -74,7 +74,7 @@ fn each_request_has_its_result() {
 
     let client = secret(100);
     let order = room.inject(&client, room.task("t"));
-    let taken = Reply::Task(TaskResult { accepted: true, task_id: "t".to_owned() });
+    let taken = Reply::Task(TaskResult { accepted: true, task_id: id("t") });
     for _ in 0..2 {
         assert_eq!(reply(ask(&mut room, &client, &me, order.clone())), taken);
     }

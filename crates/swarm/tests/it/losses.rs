@@ -1,12 +1,15 @@
 //! What is lost on the way costs a moment, not the whole time that a phase may take.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use skep_base::Did;
-use skep_wire::swarm::{End, Message, Signed, Subject, Verification};
+use skep_base::{Did, Hash32};
+use skep_swarm::{judge, kept::Kept, node::Event};
+use skep_wire::swarm::{
+    Certificate, End, ErrorCode, Message, Outcome, Signed, Step, Subject, Verification, Word,
+};
 
 use super::{
-    room::{Room, secret},
+    room::{Room, id, secret},
     stories::agreed,
 };
 
@@ -63,7 +66,7 @@ fn the_originator_is_shown_the_plan_again_but_ever_more_seldom() {
     let (_, last) = room.outside.iter().rfind(|(_, message)| is_plan(message)).unwrap();
     let asker = last.meta.signer;
     let word = Verification {
-        task_id: "t".to_owned(),
+        task_id: id("t"),
         agent_id: client.public().did(),
         accepted: true,
         reason: None,
@@ -77,19 +80,197 @@ fn the_originator_is_shown_the_plan_again_but_ever_more_seldom() {
 
 #[test]
 fn an_order_that_is_sealed_anew_is_the_same_task() {
-    let mut room = Room::new(4);
+    let mut room = Room::new(3);
     let client = secret(100);
     let order = room.inject(&client, room.task("t"));
     let tier1 = room.tier1();
-    assert_eq!(tier1.len(), 3);
-    for (index, to) in tier1.iter().enumerate() {
-        // Two know one message, one the other: neither are enough.
-        if index % 2 == 0 {
-            room.now = room.now.plus(std::time::Duration::from_secs(1));
-        }
+    assert!(tier1.len() > 1);
+    for to in &tier1 {
+        // Each knows another message, and nothing is final in a swarm of three but by all.
+        room.now = room.now.plus(std::time::Duration::from_secs(1));
         let sealed = room.seal(&client, order.clone());
         whisper(&mut room, to, sealed);
     }
     room.run(120);
     assert_eq!(agreed(&room, "t").end, End::Succeeded);
+}
+
+/// One node alone hears that an election is over; the others come back when the next one begins.
+/// What was final for the one is so for all: nobody follows the same members twice.
+#[test]
+fn an_election_that_is_over_for_one_is_over_for_all() {
+    let mut room = Room::new(4);
+    let start = room.genesis.start;
+    let at = |room: &Room| room.now.since(start).as_secs();
+    room.lost = |room, to, message| {
+        let is_final = matches!(&message.message, Message::Certificate(said)
+            if matches!(said.word, Word::Bundle { step: Step::Commit, .. }));
+        let is_out =
+            room.now.since(room.genesis.start).as_secs() > 3_570 && *to != message.meta.signer;
+        // Only its leader learns of the outcome, then nobody hears anybody.
+        is_final && *to != message.meta.signer || is_out
+    };
+    while at(&room) < 7_100 {
+        room.run(1);
+    }
+    let knows = |room: &Room| room.nodes.values().filter(|n| n.epoch().number() == 2).count();
+    assert_eq!(knows(&room), 1);
+    let (first, beacon) = room
+        .nodes
+        .iter()
+        .find(|(_, node)| node.epoch().number() == 2)
+        .map(|(did, node)| (*did, node.epoch().beacon))
+        .unwrap();
+    // It stays away, the others meet again.
+    let away = room.nodes.remove(&first).unwrap();
+    room.lost = |_, _, _| false;
+    room.run(300);
+    let others: Vec<_> = room.nodes.values().map(|node| node.epoch().clone()).collect();
+    assert!(others.iter().all(|epoch| epoch.number() >= 2), "{others:?}");
+    let elected = room.events.iter().filter_map(|(did, event)| match event {
+        Event::Elected { epoch: 2, hash } if *did != first => Some(*hash),
+        _ => None,
+    });
+    let elected: Vec<_> = elected.collect();
+    assert_eq!(elected, vec![beacon; 3]);
+    room.nodes.insert(first, away);
+    room.run(120);
+    let epochs: BTreeSet<_> = room.nodes.values().map(|n| n.epoch().beacon).collect();
+    assert_eq!(epochs.len(), 1);
+}
+
+/// A chair that says nothing of another one's ballot does not get its signature in time.
+#[test]
+fn a_ballot_that_a_chair_leaves_out_is_missed() {
+    let mut room = Room::new(4);
+    let client = secret(100);
+    let chair = room.tier1()[0];
+    room.lost = |room, to, message| {
+        let is_proposal = matches!(&message.message, Message::Certificate(said)
+            if matches!(said.word, Word::Propose { .. }));
+        is_proposal && *to != message.meta.signer && room.nodes.len() == 4
+    };
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    room.deliver(&chair, order);
+    let proposal = room.sent.iter().rev().find_map(|kept| match &kept.message {
+        Message::Certificate(said) => match &said.word {
+            Word::Propose { value } => Some((said.clone(), value.clone(), kept.attached.clone())),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (said, value, attached) = proposal.unwrap();
+    let voters: Vec<Did> = attached
+        .iter()
+        .filter(|kept| matches!(kept.message, Message::PlanVote(_)))
+        .map(|kept| kept.meta.signer)
+        .collect();
+    let left_out = *voters.iter().find(|did| **did != chair).unwrap();
+    let is_left = |kept: &Arc<Signed>| {
+        !matches!(kept.message, Message::PlanVote(_)) || kept.meta.signer != left_out
+    };
+    let by_hash = |hash: &Hash32| attached.iter().find(|kept| kept.hash() == *hash).cloned();
+    let record: Vec<Arc<Signed>> = value.record.iter().filter_map(by_hash).collect();
+    let shorter: Vec<Arc<Signed>> = record.into_iter().filter(is_left).collect();
+    let kept: Vec<Kept> = shorter.iter().cloned().map(Kept).collect();
+    let epoch = room.any().epoch().clone();
+    let chosen = judge::deliberation(&epoch, &kept).unwrap().chosen();
+    let lie = judge::value(Outcome::Plan(chosen), &kept);
+    let lie = Certificate { word: Word::Propose { value: lie }, ..said };
+    let lie = room.seal_with(&room.keys[&chair], Message::Certificate(lie), shorter);
+    let signed = |room: &Room, did: &Did| {
+        room.sent.iter().any(|kept| {
+            kept.meta.signer == *did
+                && matches!(&kept.message, Message::Certificate(said)
+                    if matches!(said.word, Word::Sign { .. }))
+        })
+    };
+    room.lost = |_, _, _| false;
+    room.deliver(&left_out, lie.clone());
+    assert!(!signed(&room, &left_out));
+    let other = *room.nodes.keys().find(|did| **did != left_out && **did != chair).unwrap();
+    room.deliver(&other, lie);
+    assert!(signed(&room, &other), "whose ballot is in it sees nothing wrong");
+}
+
+/// Nobody sees the others' plans before it commits to its own.
+#[test]
+fn a_commit_that_comes_after_the_plans_is_refused() {
+    let mut room = Room::new(4);
+    let client = secret(100);
+    let chair = room.tier1()[0];
+    // One member's words never leave it.
+    room.lost = |room, to, message| {
+        Some(&message.meta.signer) == room.nodes.keys().last()
+            && *to != message.meta.signer
+            && matches!(message.message, Message::Commit(_) | Message::Critique(_))
+    };
+    let late = *room.nodes.keys().last().unwrap();
+    let chair = if chair == late { room.tier1()[1] } else { chair };
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    room.deliver(&chair, order);
+    // Commits may take a minute.
+    room.run(70);
+    let commit = room
+        .sent
+        .iter()
+        .find(|kept| kept.meta.signer == late && matches!(kept.message, Message::Commit(_)));
+    let commit = commit.unwrap().clone();
+    room.lost = |_, _, _| false;
+    assert_eq!(room.refused(&chair, commit), Some(ErrorCode::CommitRevealMismatch));
+}
+
+/// A coordinator that does not wait for the originator's word finds no witness.
+#[test]
+fn work_that_was_not_approved_is_no_result() {
+    let mut room = Room::new(4);
+    let client = secret(100);
+    let chair = room.tier1()[0];
+    let mut task = room.task("t");
+    task.needs_approval = true;
+    let order = room.seal(&client, room.inject(&client, task));
+    room.deliver(&chair, order);
+    for did in room.nodes.keys().copied().collect::<Vec<_>>() {
+        let word = Verification {
+            task_id: id("t"),
+            agent_id: did,
+            accepted: true,
+            reason: None,
+            plan_id: None,
+        };
+        let word = room.seal(&client, Message::Verification(word));
+        room.deliver(&did, word);
+    }
+    room.run(10);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let result = room.sent.iter().rev().find_map(|kept| match &kept.message {
+        Message::Certificate(said) => match (&said.subject, &said.word) {
+            (Subject::Result { .. }, Word::Propose { value }) => {
+                Some((value.clone(), kept.attached.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    let (value, attached) = result.unwrap();
+    let plan = room.sent.iter().find_map(|kept| match &kept.message {
+        Message::Reveal(reveal) if reveal.plan.subtasks.len() == 3 => Some(reveal.plan.clone()),
+        _ => None,
+    });
+    let record: Vec<Kept> = value
+        .record
+        .iter()
+        .filter_map(|hash| attached.iter().find(|kept| kept.hash() == *hash))
+        .map(|kept| Kept(kept.clone()))
+        .collect();
+    assert_eq!(judge::check_result(&plan.clone().unwrap(), &value, &record), Ok(()));
+    let silent: Vec<Kept> = record
+        .into_iter()
+        .filter(|kept| !matches!(kept.message, Message::Verification(_)))
+        .collect();
+    let value = judge::value(value.outcome, &silent);
+    assert_eq!(
+        judge::check_result(&plan.unwrap(), &value, &silent),
+        Err(judge::Fault::NotApproved)
+    );
 }

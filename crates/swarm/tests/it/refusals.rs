@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use skep_base::{AgentId, Did, Hash32, Timestamp, ed25519::SecretKey, wallet::WalletKey};
-use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow, score::CANDIDATES_MAX};
+use skep_swarm::{aggregate, challenge, node::GUESTS_MAX, pow};
 use skep_wire::swarm::{
     Artifact, Candidacy, Commit, Computed, Decline, Dissolve, ErrorCode, Evidence, Handshake,
     Keepalive, Location, Message, Meta, PROTOCOL_VERSION, PlanVote, Published, Resources, Reveal,
@@ -15,7 +15,7 @@ use skep_wire::{
     score::{passport_id, signed_bytes},
 };
 
-use super::room::{Room, SWARM, plan, score, secret};
+use super::room::{Room, SWARM, id, plan, score, secret};
 
 #[test]
 fn who_comes_must_have_worked_for_it_and_know_the_time() {
@@ -46,7 +46,7 @@ fn who_comes_must_have_worked_for_it_and_know_the_time() {
     assert_eq!(room.refused(&me, good), None);
     // Now it may say that it is there, and nothing else.
     assert_eq!(room.refused(&me, not_yet), None);
-    let seat = Decline { task_id: "t".to_owned(), agent_id: did };
+    let seat = Decline { task_id: id("t"), agent_id: did };
     let seat = room.seal(&stranger, Message::Decline(seat));
     assert_eq!(room.refused(&me, seat), Some(ErrorCode::InvalidSignature));
     let member = secret(1);
@@ -146,7 +146,7 @@ fn strangers_who_stand_early_keep_no_member_out() {
         let stands = room.seal(&key, stands);
         taken += usize::from(room.refused(&me, stands).is_none());
     }
-    assert_eq!(taken, CANDIDATES_MAX);
+    assert!((1..GUESTS_MAX).contains(&taken), "{taken}");
     for n in 0..4 {
         let member = secret(n);
         let stands = Message::Candidacy(candidacy(member.public().did(), 2));
@@ -177,7 +177,7 @@ fn a_score_beyond_its_evidence_is_refused() {
 #[test]
 fn tasks_have_limits() {
     let mut room = Room::new(4);
-    let (me, client) = (room.tier1()[0], secret(50));
+    let (me, client) = (room.tier1()[0], secret(100));
     let outside = room.nodes.keys().copied().find(|did| !room.tier1().contains(did)).unwrap();
     let mut inject = |change: &dyn Fn(&mut skep_wire::swarm::Task), to| {
         let mut task = room.task("t");
@@ -209,7 +209,7 @@ fn tasks_have_limits() {
 #[test]
 fn what_a_planner_may_not_say() {
     let mut room = Room::new(4);
-    let (me, client) = (room.tier1()[0], secret(50));
+    let (me, client) = (room.tier1()[0], secret(100));
     let silent: Vec<_> = room.nodes.keys().copied().filter(|did| *did != me).collect();
     for did in &silent {
         room.nodes.remove(did);
@@ -220,14 +220,14 @@ fn what_a_planner_may_not_say() {
     let other = room.keys[&silent[0]].clone();
     let did = other.public().did();
     let commit = |hash| {
-        let (task_id, epoch) = ("t".to_owned(), 1);
+        let (task_id, epoch) = (id("t"), 1);
         Message::Commit(Commit { task_id, proposer: did, epoch, plan_hash: Hash32::from(hash) })
     };
     let first = room.seal(&other, commit([1; 32]));
     assert_eq!(room.refused(&me, first), None);
     let second = room.seal(&other, commit([2; 32]));
     assert_eq!(room.refused(&me, second), Some(ErrorCode::DuplicateProposal));
-    let reveal = Reveal { task_id: "t".to_owned(), plan: plan(&task, &did, Share::ZERO) };
+    let reveal = Reveal { task_id: id("t"), plan: plan(&task, &did, Share::ZERO) };
     let reveal = room.seal(&other, Message::Reveal(reveal));
     assert_eq!(room.refused(&me, reveal), Some(ErrorCode::CommitRevealMismatch));
     let vote = |task_id: &str, rankings: Vec<String>| {
@@ -241,7 +241,7 @@ fn what_a_planner_may_not_say() {
 #[test]
 fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
     let mut room = Room::new(4);
-    let client = secret(50);
+    let client = secret(100);
     let me = room.tier1()[0];
     let task = room.task("t");
     let message = room.seal(&client, room.inject(&client, task.clone()));
@@ -250,7 +250,7 @@ fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
     let other = room.keys.values().find(|key| key.public().did() != me).unwrap().clone();
     let did = other.public().did();
     let vote = PlanVote {
-        task_id: "t".to_owned(),
+        task_id: id("t"),
         epoch: 1,
         voter: did,
         rankings: Vec::new(),
@@ -271,12 +271,12 @@ fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
         let key = room.keys[did].clone();
         let mut plan = plan(&task, did, Share::ZERO);
         plan.plan_id = format!("plan-{n}");
-        let reveal = Reveal { task_id: "u".to_owned(), plan };
+        let reveal = Reveal { task_id: id("u"), plan };
         let reveal = room.seal(&key, Message::Reveal(reveal));
         assert_eq!(room.refused(&me, reveal), None);
     }
     let own = PlanVote {
-        task_id: "u".to_owned(),
+        task_id: id("u"),
         epoch: 1,
         voter: silent[0],
         rankings: vec!["plan-0".to_owned()],
@@ -289,7 +289,7 @@ fn nobody_votes_for_itself_or_too_late_or_delivers_what_does_not_fit() {
 #[test]
 fn a_result_whose_hashes_do_not_fit_is_rejected() {
     let mut room = Room::new(4);
-    let client = secret(50);
+    let client = secret(100);
     let me = room.tier1()[0];
     let message = room.seal(&client, room.inject(&client, room.task("t")));
     room.deliver(&me, message);

@@ -15,7 +15,7 @@ use skep_swarm::{
 use skep_wire::identity::{Rotation, Statement};
 use skep_wire::swarm::{
     CriticScore, ErrorCode, Evidence, Inject, KeyLink, KnownKeys, Location, Message, Meta, Plan,
-    Resources, Response, Score, Share, Signed, Subtask, Task, TaskStatus,
+    Resources, Response, Score, Share, Signed, Subtask, Task, TaskStatus, named,
 };
 
 pub const SWARM: &str = "test";
@@ -26,6 +26,11 @@ pub fn start() -> Timestamp {
 
 pub fn secret(n: u8) -> SecretKey {
     SecretKey::from_seed([n + 1; 32])
+}
+
+/// The full id of a task of the usual client's.
+pub fn id(plain: &str) -> String {
+    named(plain, &secret(100).public().did())
 }
 
 pub fn score(did: Did) -> Score {
@@ -73,6 +78,8 @@ pub struct Room {
     pub idle: BTreeSet<Did>,
     /// How hard planned parts are.
     pub complexity: Share,
+    /// What never arrives.
+    pub lost: fn(&Room, &Did, &Signed) -> bool,
     /// What each node opens messages with; without them nobody looks at signatures.
     pub doors: Option<BTreeMap<Did, KnownKeys>>,
 }
@@ -105,6 +112,7 @@ impl Room {
             wrong: BTreeMap::new(),
             idle: BTreeSet::new(),
             complexity: Share::percent(20),
+            lost: |_, _, _| false,
             doors: None,
         };
         room.run(1);
@@ -155,7 +163,7 @@ impl Room {
 
     pub fn task(&self, id: &str) -> Task {
         Task {
-            task_id: id.to_owned(),
+            task_id: self::id(id),
             parent_task_id: None,
             epoch: self.any().epoch().number(),
             status: TaskStatus::Pending,
@@ -201,7 +209,7 @@ impl Room {
         let Some((to, message)) = self.line.pop_front() else {
             return false;
         };
-        if self.is_let_in(&to, &message) {
+        if !(self.lost)(self, &to, &message) && self.is_let_in(&to, &message) {
             let refused = self.refusals.len();
             self.step(&to, Input::Message(message.clone()));
             if self.refusals.len() == refused

@@ -23,10 +23,21 @@ pub struct Certificate {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "about", rename_all = "snake_case")]
 pub enum Subject {
-    Election { epoch: u64 },
-    Succession { epoch: u64, leader: Did },
-    Plan { task_id: String },
-    Result { task_id: String },
+    /// Who follows those who were elected for an epoch. That is decided once, however many
+    /// elections it takes: were it asked for each next epoch, two could follow one.
+    Election {
+        after: u64,
+    },
+    Succession {
+        epoch: u64,
+        leader: Did,
+    },
+    Plan {
+        task_id: String,
+    },
+    Result {
+        task_id: String,
+    },
 }
 
 /// The two times that a witness signs a value.

@@ -13,8 +13,14 @@ use crate::identity::Statement;
 pub const MESSAGE_LEN_MAX: usize = 1 << 20;
 /// The longest message with everything that is attached.
 pub const ATTACHED_LEN_MAX: usize = 64 << 20;
-/// How many messages can be attached to one.
+/// How many messages can be attached to a certificate: what an outcome follows from.
 pub const ATTACHED_MAX: usize = 200_000;
+/// And to what else carries some: an order, who has agreed to sit, who acts for whom.
+pub const BOARD_ATTACHED_MAX: usize = 1_000;
+/// The longest of these with what is attached.
+pub const BOARD_LEN_MAX: usize = 4 << 20;
+/// The longest message of a kind that is kept although its signer may be no member.
+pub const STRANGER_LEN_MAX: usize = 64 << 10;
 /// The longest name of a swarm.
 pub const SWARM_LEN_MAX: usize = 64;
 
@@ -32,10 +38,14 @@ pub struct Meta {
 pub enum OpenError {
     #[error("the message is not strict JSON: {0}")]
     Json(String),
-    #[error("the message has {0} bytes; {MESSAGE_LEN_MAX} are allowed")]
-    TooLong(usize),
+    #[error("the message has {len} bytes; {max} are allowed")]
+    TooLong { len: usize, max: usize },
     #[error("{0}")]
     Envelope(&'static str),
+    #[error("at most {max} messages can be attached to {method}")]
+    Attached { method: &'static str, max: usize },
+    #[error("a message of the swarm {0:?} is none of this one")]
+    OtherSwarm(String),
     #[error("there is no method {0:?}")]
     Method(String),
     #[error("the params are not those of {method}: {why}")]
@@ -54,7 +64,10 @@ impl OpenError {
     pub fn code(&self) -> ErrorCode {
         match self {
             OpenError::Json(_) => ErrorCode::ParseError,
-            OpenError::TooLong(_) | OpenError::Envelope(_) => ErrorCode::InvalidRequest,
+            OpenError::TooLong { .. }
+            | OpenError::Envelope(_)
+            | OpenError::Attached { .. }
+            | OpenError::OtherSwarm(_) => ErrorCode::InvalidRequest,
             OpenError::Method(_) => ErrorCode::MethodNotFound,
             OpenError::Params { .. } => ErrorCode::InvalidParams,
             OpenError::WrongSigner(_)
@@ -115,10 +128,6 @@ impl PartialEq for Signed {
     }
 }
 
-fn is_short(method: &str, payload: &[u8]) -> bool {
-    payload.len() <= MESSAGE_LEN_MAX || Message::may_be_long(method)
-}
-
 impl Signed {
     pub fn seal(
         meta: Meta,
@@ -129,6 +138,7 @@ impl Signed {
         let payload = message.payload(&meta).into_boxed_slice();
         let signature = key.sign(&payload);
         let hash = sha256(&payload);
+        let message = message.name_task(&meta.signer);
         Signed { meta, message, id: None, payload, signature, hash, attached }
     }
 
@@ -188,14 +198,6 @@ impl Signed {
         self.payload.len() + AROUND + attached
     }
 
-    /// Whether others may open it: what [`Signed::open`] asks of lengths and numbers, by
-    /// [`Signed::wire_len`].
-    pub fn fits(&self) -> bool {
-        is_short(self.message.method(), &self.payload)
-            && self.attached.len() <= ATTACHED_MAX
-            && self.wire_len() <= ATTACHED_LEN_MAX
-    }
-
     pub fn to_json(&self) -> Value {
         let mut envelope = self.bare_json();
         if !self.attached.is_empty() {
@@ -218,10 +220,41 @@ impl Signed {
         envelope
     }
 
+    /// What holds for every message, however it has come here: its length, and what it carries.
+    /// Agents may sit in several swarms, and what they have signed in one says nothing in another.
+    pub fn check_bounds(&self) -> Result<(), OpenError> {
+        let method = self.message.method();
+        check_len(&self.payload, method)?;
+        self.check_attached(self.attached.len())?;
+        for inner in &self.attached {
+            check_len(&inner.payload, inner.message.method())?;
+            self.check_inner(inner)?;
+        }
+        let len = self.wire_len();
+        let max = Message::whole_len_max(method);
+        if len > max { Err(OpenError::TooLong { len, max }) } else { Ok(()) }
+    }
+
+    fn check_attached(&self, count: usize) -> Result<(), OpenError> {
+        let method = self.message.method();
+        let max = Message::attached_max(method);
+        if count > max { Err(OpenError::Attached { method, max }) } else { Ok(()) }
+    }
+
+    fn check_inner(&self, inner: &Signed) -> Result<(), OpenError> {
+        if !inner.attached.is_empty() {
+            return Err(NOT_FLAT);
+        }
+        match inner.meta.swarm == self.meta.swarm {
+            true => Ok(()),
+            false => Err(OpenError::OtherSwarm(inner.meta.swarm.clone())),
+        }
+    }
+
     /// Reads a message and checks it and all that is attached.
     pub fn open(text: &[u8], keys: &dyn Check) -> Result<Signed, OpenError> {
         if text.len() > ATTACHED_LEN_MAX {
-            return Err(OpenError::TooLong(text.len()));
+            return Err(OpenError::TooLong { len: text.len(), max: ATTACHED_LEN_MAX });
         }
         let envelope =
             canonical::parse(text).map_err(|error| OpenError::Json(error.to_string()))?;
@@ -229,31 +262,42 @@ impl Signed {
     }
 
     pub fn from_json(envelope: Value, keys: &dyn Check) -> Result<Signed, OpenError> {
-        let Value::Object(envelope) = envelope else {
-            return Err(OpenError::Envelope("a message is a JSON object"));
-        };
-        Self::from_object(envelope, keys, true)
+        let mut envelope = object(envelope)?;
+        let attached = envelope.remove("attached");
+        // Whoever has not signed itself makes nobody check what others have signed.
+        let mut opened = Self::from_object(envelope, keys, false)?;
+        match attached {
+            None => return Ok(opened),
+            Some(Value::Array(list)) => {
+                opened.check_attached(list.len())?;
+                let open = |inner| opened.open_inner(inner, keys).map(Arc::new);
+                opened.attached = list.into_iter().map(open).collect::<Result<_, _>>()?;
+            }
+            Some(_) => return Err(NOT_FLAT),
+        }
+        opened.check_bounds()?;
+        Ok(opened)
     }
 
+    fn open_inner(&self, inner: Value, keys: &dyn Check) -> Result<Signed, OpenError> {
+        let inner = object(inner)?;
+        if inner.contains_key("attached") {
+            return Err(NOT_FLAT);
+        }
+        let inner = Self::from_object(inner, keys, true)?;
+        self.check_inner(&inner)?;
+        Ok(inner)
+    }
+
+    /// One message, without what is attached.
     fn from_object(
         mut envelope: Map<String, Value>,
         keys: &dyn Check,
-        may_attach: bool,
+        is_attached: bool,
     ) -> Result<Signed, OpenError> {
         if envelope.get("jsonrpc") != Some(&json!("2.0")) {
             return Err(OpenError::Envelope("jsonrpc must be \"2.0\""));
         }
-        let attached = match envelope.remove("attached") {
-            None => Vec::new(),
-            Some(Value::Array(list)) if may_attach && list.len() <= ATTACHED_MAX => list
-                .into_iter()
-                .map(|inner| match inner {
-                    Value::Object(inner) => Self::from_object(inner, keys, false).map(Arc::new),
-                    _ => Err(OpenError::Envelope("a message is a JSON object")),
-                })
-                .collect::<Result<_, _>>()?,
-            Some(_) => return Err(OpenError::Envelope("attached is a flat list of messages")),
-        };
         let id = RequestId::read(envelope.remove("id"))?;
         let signature = envelope.get("signature").and_then(Value::as_str);
         let signature = signature.and_then(hex_signature::read).ok_or(OpenError::BadSignature)?;
@@ -263,17 +307,16 @@ impl Signed {
         let params = envelope.remove("params").unwrap_or_else(|| json!({}));
         let signed = json!({"method": method, "params": params});
         let payload = canonical::to_vec(&signed).map_err(|e| OpenError::Json(e.to_string()))?;
-        if !is_short(&method, &payload) {
-            return Err(OpenError::TooLong(payload.len()));
-        }
+        check_len(&payload, &method)?;
         let (meta, message) = Message::read(&method, params)?;
         if message.named_signer().is_some_and(|named| *named != meta.signer) {
             return Err(OpenError::WrongSigner(meta.signer));
         }
         let hash = sha256(&payload);
-        let payload = payload.into_boxed_slice();
+        let message = message.name_task(&meta.signer);
+        let (payload, attached) = (payload.into_boxed_slice(), Vec::new());
         let opened = Signed { meta, message, id, payload, signature, hash, attached };
-        keys.check(&opened.claim(!may_attach))?;
+        keys.check(&opened.claim(is_attached))?;
         for signed in opened.message.evidence() {
             let bytes = signed.attestation.signed_bytes().map_err(|_| OpenError::BadSignature)?;
             keys.check(&Claim {
@@ -287,4 +330,18 @@ impl Signed {
         }
         Ok(opened)
     }
+}
+
+const NOT_FLAT: OpenError = OpenError::Envelope("attached is a flat list of messages");
+
+fn object(envelope: Value) -> Result<Map<String, Value>, OpenError> {
+    match envelope {
+        Value::Object(envelope) => Ok(envelope),
+        _ => Err(OpenError::Envelope("a message is a JSON object")),
+    }
+}
+
+fn check_len(payload: &[u8], method: &str) -> Result<(), OpenError> {
+    let (len, max) = (payload.len(), Message::len_max(method));
+    if len > max { Err(OpenError::TooLong { len, max }) } else { Ok(()) }
 }

@@ -7,7 +7,12 @@ use skep_base::{Did, json as canonical};
 use super::{
     Accept, Assign, AssignTier, Candidacy, Certificate, Commit, Critique, Decline, Dissolve,
     ElectionVote, Handshake, Inject, Invite, Keepalive, Meta, OpenError, OwnKeys, PlanVote, Ready,
-    Reveal, SignedAttestation, SubmitResult, Succession, Verification, envelope::SWARM_LEN_MAX,
+    Reveal, SignedAttestation, SubmitResult, Succession, Verification,
+    envelope::{
+        ATTACHED_LEN_MAX, ATTACHED_MAX, BOARD_ATTACHED_MAX, BOARD_LEN_MAX, MESSAGE_LEN_MAX,
+        STRANGER_LEN_MAX, SWARM_LEN_MAX,
+    },
+    task::named,
 };
 
 macro_rules! methods {
@@ -99,6 +104,22 @@ fn read_meta(params: &mut Value) -> Result<Meta, String> {
 }
 
 impl Message {
+    /// Gives a task from outside its full id. Its originator may write it without its own name,
+    /// later as well; within a swarm every id has one.
+    pub(super) fn name_task(mut self, signer: &Did) -> Message {
+        match &mut self {
+            Message::Inject(m) => m.task.task_id = named(&m.task.task_id, signer),
+            Message::Dissolve(Dissolve { task_id, .. })
+            | Message::Verification(Verification { task_id, .. })
+                if !task_id.contains('@') =>
+            {
+                *task_id = named(task_id, signer);
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Who must have signed it, where the message itself says so (decision 42). Of the others,
     /// whoever coordinates the task (`task.assign`), coordinates or injected it
     /// (`task.verification`, `board.dissolve`), is of the branch (`hierarchy.succession`) or is a
@@ -189,8 +210,31 @@ impl Message {
         }
     }
 
-    /// An election's record names every member; it travels by request and response.
-    pub(super) fn may_be_long(method: &str) -> bool {
-        method == "consensus.certificate"
+    /// How many signed bytes a message of this method has at most.
+    pub(super) fn len_max(method: &str) -> usize {
+        match method {
+            // An election's record names every member; it travels by request and response.
+            "consensus.certificate" => ATTACHED_LEN_MAX,
+            "swarm.handshake" | "election.candidacy" | "election.vote" | "task.inject"
+            | "task.verification" | "board.dissolve" => STRANGER_LEN_MAX,
+            _ => MESSAGE_LEN_MAX,
+        }
+    }
+
+    /// How many messages can be attached to one of this method: the others need none.
+    pub(super) fn attached_max(method: &str) -> usize {
+        match method {
+            "consensus.certificate" => ATTACHED_MAX,
+            "board.invite" | "board.ready" | "hierarchy.succession" => BOARD_ATTACHED_MAX,
+            _ => 0,
+        }
+    }
+
+    /// How long a message of this method is with what is attached.
+    pub(super) fn whole_len_max(method: &str) -> usize {
+        match method {
+            "consensus.certificate" => ATTACHED_LEN_MAX,
+            _ => BOARD_LEN_MAX,
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::{KeyLink, Published, Share, key_text, task::is_default};
+use super::{KeyLink, Published, Share, key_text, task::is_default, text::at_most};
 
 /// What a node can bring to work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,14 +132,24 @@ pub struct Candidacy {
     pub published: Vec<Published>,
 }
 
+/// Candidates that one ballot ranks: as many as can stand.
+pub const RANKINGS_MAX: usize = 100;
+/// Agents that one voter tells of: those that it was drawn for, newcomers included.
+pub const OBSERVED_MAX: usize = 256;
+
 /// 3. `election.vote`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ElectionVote {
     pub voter: Did,
     pub epoch: u64,
+    #[serde(deserialize_with = "at_most::list::<_, _, RANKINGS_MAX>")]
     pub candidate_rankings: Vec<Did>,
     /// What the voter has observed of those whom the beacon drew for it (decision 44a).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "at_most::map::<_, _, _, OBSERVED_MAX>"
+    )]
     pub observed: BTreeMap<Did, Observed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location_vector: Option<Location>,

@@ -161,7 +161,7 @@ impl Asked {
     /// The same request may go to several agents, and each answers: it stays noted.
     pub fn open(&self, text: &[u8]) -> Result<Option<Response>, OpenError> {
         if text.len() > RESPONSE_LEN_MAX {
-            return Err(OpenError::TooLong(text.len()));
+            return Err(OpenError::TooLong { len: text.len(), max: RESPONSE_LEN_MAX });
         }
         let json = canonical::parse(text).map_err(|error| OpenError::Json(error.to_string()))?;
         let Value::Object(mut envelope) = json else {

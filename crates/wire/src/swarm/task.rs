@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp, ed25519::PublicKey};
 
-use super::{KeyLink, Share};
+use super::{KeyLink, Share, text::at_most};
+
+/// Parts that a task names: as many as a plan may have.
+pub const TASK_SUBTASKS_MAX: usize = 64;
+/// Capabilities that a task or a part of a plan asks for.
+pub const REQUIRED_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskStatus {
@@ -17,6 +22,39 @@ pub enum TaskStatus {
     Completed,
     Failed,
     Rejected,
+}
+
+/// How much of a DID is in the names that tasks have by it.
+const TAG_DIGITS: usize = 16;
+
+/// The bytes that a task's id grows by, with whose it is.
+pub const TAG_LEN: usize = TAG_DIGITS + 1;
+
+fn tag(by: &Did) -> String {
+    let mut text = by.fingerprint().to_string();
+    text.truncate(TAG_DIGITS);
+    format!("@{text}")
+}
+
+/// The id of a task with the one who orders it: two may choose the same id, and nobody takes
+/// another one's.
+pub fn named(task_id: &str, by: &Did) -> String {
+    let tag = tag(by);
+    if task_id.ends_with(&tag) { task_id.to_owned() } else { format!("{task_id}{tag}") }
+}
+
+pub fn is_named_by(task_id: &str, by: &Did) -> bool {
+    task_id.ends_with(&tag(by))
+}
+
+/// An id as people write it: without who ordered the task and its parts.
+pub fn plain_id(task_id: &str) -> String {
+    let mut parts = task_id.split('@');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_at_checked(TAG_DIGITS) {
+        Some((tag, rest)) if tag.bytes().all(|byte| byte.is_ascii_hexdigit()) => text + rest,
+        _ => text + "@" + part,
+    })
 }
 
 /// 5, 9: a task or a part of one.
@@ -32,11 +70,15 @@ pub struct Task {
     #[serde(default)]
     pub assigned_to: Option<Did>,
     pub tier_level: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::list::<_, _, TASK_SUBTASKS_MAX>")]
     pub subtasks: Vec<String>,
     pub created_at: Timestamp,
     pub deadline: Timestamp,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "at_most::list::<_, _, REQUIRED_MAX>"
+    )]
     pub capabilities_required: Vec<String>,
     /// How deep it lies below the task that came from outside.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -83,7 +125,7 @@ pub struct Commit {
 pub struct Subtask {
     pub index: u32,
     pub description: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::list::<_, _, REQUIRED_MAX>")]
     pub required_capabilities: Vec<String>,
     pub estimated_complexity: Share,
 }

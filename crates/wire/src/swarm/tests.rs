@@ -227,9 +227,60 @@ fn lengths_are_limited() {
     let around = open(&critique(0)).unwrap().payload().len();
     assert!(open(&critique(MESSAGE_LEN_MAX - around)).is_ok());
     let error = open(&critique(MESSAGE_LEN_MAX - around + 1)).unwrap_err();
-    assert_eq!(error, OpenError::TooLong(MESSAGE_LEN_MAX + 1));
+    assert_eq!(error, too_long(MESSAGE_LEN_MAX));
     let blanks = vec![b' '; ATTACHED_LEN_MAX + 1];
-    assert_eq!(Signed::open(&blanks, &keys()).unwrap_err(), OpenError::TooLong(blanks.len()));
+    assert_eq!(Signed::open(&blanks, &keys()).unwrap_err(), too_long(ATTACHED_LEN_MAX));
+    // What strangers send and others keep is short.
+    let reason = |method: &str, len: usize| {
+        let mut params = params(method);
+        params["reason"] = json!("x".repeat(len));
+        signed(method, params, 1, 1)
+    };
+    for method in ["task.verification", "board.dissolve"] {
+        let around = open(&reason(method, 0)).unwrap().payload().len();
+        assert!(open(&reason(method, STRANGER_LEN_MAX - around)).is_ok());
+        let error = open(&reason(method, STRANGER_LEN_MAX - around + 1)).unwrap_err();
+        assert_eq!(error, too_long(STRANGER_LEN_MAX), "{method}");
+    }
+}
+
+/// One byte more than is allowed.
+fn too_long(max: usize) -> OpenError {
+    OpenError::TooLong { len: max + 1, max }
+}
+
+#[test]
+fn lists_of_strangers_have_an_end() {
+    let nth = |n: usize| Did::from_fingerprint(sha256(&n.to_be_bytes()));
+    let many = |n: usize| (0..n).map(nth).collect::<Vec<_>>();
+    let refused = |method: &str, field: &[&str], list: Value| {
+        let mut params = params(method);
+        let mut place = &mut params;
+        for name in field {
+            place = &mut place[*name];
+        }
+        *place = list;
+        open(&signed(method, params, 1, 1)).err().map(|error| error.code())
+    };
+    let rankings = |n| refused("election.vote", &["candidate_rankings"], json!(many(n)));
+    let observed = |n| {
+        let seen = |did: Did| (did.to_string(), json!({"uptime": 1, "proof_of_compute": 1}));
+        let seen: serde_json::Map<String, Value> = many(n).into_iter().map(seen).collect();
+        refused("election.vote", &["observed"], Value::Object(seen))
+    };
+    let texts = |n: usize| json!((0..n).map(|n| n.to_string()).collect::<Vec<_>>());
+    let subtasks = |n| refused("task.inject", &["task", "subtasks"], texts(n));
+    let required = |n| refused("task.inject", &["task", "capabilities_required"], texts(n));
+    let limits: [(&dyn Fn(usize) -> Option<ErrorCode>, usize); 4] = [
+        (&rankings, RANKINGS_MAX),
+        (&observed, OBSERVED_MAX),
+        (&subtasks, TASK_SUBTASKS_MAX),
+        (&required, REQUIRED_MAX),
+    ];
+    for (refused, max) in limits {
+        assert_eq!(refused(max), None, "{max}");
+        assert_eq!(refused(max + 1), Some(ErrorCode::InvalidParams), "{max}");
+    }
 }
 
 #[test]
@@ -245,8 +296,9 @@ fn attached_messages_are_checked_each_and_lie_flat() {
         Arc::new(Signed::seal(meta(n), Message::Decline(body), vec![], &key(n)))
     };
     let sealed = |attached| {
-        let body = Dissolve { task_id: "t".to_owned(), reason: None };
-        Signed::seal(meta(1), Message::Dissolve(body), attached, &key(1))
+        let subject = Subject::Plan { task_id: "t".to_owned() };
+        let body = Certificate { subject, view: 1, word: Word::NextView { prepared: None } };
+        Signed::seal(meta(1), Message::Certificate(body), attached, &key(1))
     };
     let both = sealed(vec![decline(2), decline(3)]);
     let opened = open(&both.to_json()).unwrap();
@@ -263,6 +315,62 @@ fn attached_messages_are_checked_each_and_lie_flat() {
     assert_eq!(open(&nested).unwrap_err().code(), ErrorCode::InvalidRequest);
     let unknown = sealed(vec![decline(4)]);
     assert_eq!(open(&unknown.to_json()).unwrap_err(), OpenError::UnknownSigner(did(4)));
+}
+
+/// Agents sit in several swarms: what they signed in one must not count in another.
+#[test]
+fn what_is_attached_is_of_the_same_swarm() {
+    let sealed = |swarm: &str, message, attached| {
+        let (signer, swarm) = (did(1), swarm.to_owned());
+        let meta = Meta { signer, swarm, epoch: 1, sent_at: Timestamp::from_ms(0) };
+        Signed::seal(meta, message, attached, &key(1))
+    };
+    let subject = Subject::Plan { task_id: "t".to_owned() };
+    let word = Word::NextView { prepared: None };
+    let certificate = Message::Certificate(Certificate { subject, view: 1, word });
+    let decline = Decline { task_id: "t".to_owned(), agent_id: did(1) };
+    let decline = |swarm| Arc::new(sealed(swarm, Message::Decline(decline.clone()), vec![]));
+    let around = |attached| sealed("a", certificate.clone(), attached);
+    let good = around(vec![decline("a"), decline("a")]);
+    assert_eq!((open(&good.to_json()).map(drop), good.check_bounds()), (Ok(()), Ok(())));
+    let bad = around(vec![decline("a"), decline("b")]);
+    let other = Err(OpenError::OtherSwarm("b".to_owned()));
+    assert_eq!((open(&bad.to_json()).map(drop), bad.check_bounds()), (other.clone(), other));
+}
+
+#[test]
+fn only_what_needs_it_carries_others() {
+    let decline = Decline { task_id: "t".to_owned(), agent_id: did(2) };
+    let meta = |n| Meta {
+        signer: did(n),
+        swarm: "public".to_owned(),
+        epoch: 1,
+        sent_at: Timestamp::from_ms(0),
+    };
+    let decline = Arc::new(Signed::seal(meta(2), Message::Decline(decline), vec![], &key(2)));
+    let carries = |method: &str| {
+        let mut envelope = signed(method, params(method), 1, 1);
+        envelope["attached"] = json!([decline.to_json()]);
+        match open(&envelope) {
+            Ok(opened) => opened.attached.len() == 1,
+            Err(error) => {
+                assert!(matches!(error, OpenError::Attached { max: 0, .. }), "{method}: {error}");
+                assert_eq!(error.code(), ErrorCode::InvalidRequest);
+                false
+            }
+        }
+    };
+    let carrying: Vec<&str> = Message::METHODS.into_iter().filter(|m| carries(m)).collect();
+    let expected = ["hierarchy.succession", "board.invite", "board.ready", "consensus.certificate"];
+    assert_eq!(carrying, expected);
+    let opened = open(&signed("board.invite", params("board.invite"), 1, 1)).unwrap();
+    let with = |count| {
+        let mut invite = opened.clone();
+        invite.attached = vec![decline.clone(); count];
+        invite.check_bounds().map_err(|error| error.code())
+    };
+    assert_eq!(with(BOARD_ATTACHED_MAX), Ok(()));
+    assert_eq!(with(BOARD_ATTACHED_MAX + 1), Err(ErrorCode::InvalidRequest));
 }
 
 /// Each method's result in the shape of the specification.
@@ -321,7 +429,7 @@ fn answers_are_read_by_what_was_asked() {
         assert_eq!(read(bad).unwrap_err().code(), ErrorCode::InvalidRequest);
     }
     let blanks = vec![b' '; RESPONSE_LEN_MAX + 1];
-    assert_eq!(asked.open(&blanks).unwrap_err(), OpenError::TooLong(blanks.len()));
+    assert_eq!(asked.open(&blanks).unwrap_err(), too_long(RESPONSE_LEN_MAX));
 }
 
 #[test]
@@ -463,4 +571,26 @@ fn old_keys_sign_nothing_new() {
     replaced.follow(chain(1, &early).unwrap()).unwrap();
     assert_eq!(code(open(&replaced, &around(decline(1)))), refused);
     assert_eq!(code(Signed::open(old.as_bytes(), &replaced.at_their_time())), refused);
+}
+
+/// Two clients may choose one id, and nobody takes another one's.
+#[test]
+fn a_task_has_its_originators_name_in_its_id() {
+    let order = |by: u8, id: &str| {
+        let mut params = params("task.inject");
+        params["originator"] = json!(did(by));
+        params["task"]["task_id"] = json!(id);
+        open(&signed("task.inject", params, by, by)).unwrap()
+    };
+    let id = |signed: &Signed| signed.message.task_id().unwrap().to_owned();
+    let (first, second) = (order(1, "t"), order(2, "t"));
+    assert_ne!(id(&first), id(&second));
+    assert!(is_named_by(&id(&first), &did(1)) && !is_named_by(&id(&first), &did(2)));
+    assert_eq!(plain_id(&format!("{}-st-2", id(&first))), "t-st-2");
+    // What is written with its name, and what is passed on, is the same task.
+    assert_eq!(order(1, &id(&first)).message, first.message);
+    assert_eq!(open(&first.to_json()).unwrap().message, first.message);
+    let mut back = params("board.dissolve");
+    back["task_id"] = json!("t");
+    assert_eq!(id(&open(&signed("board.dissolve", back, 1, 1)).unwrap()), id(&first));
 }

@@ -1,4 +1,4 @@
-//! How keys and signatures are written in the swarm's messages.
+//! How keys, signatures and lists of limited length are written in the swarm's messages.
 
 /// Signatures are 128 lower-case hex digits.
 pub mod hex_signature {
@@ -77,6 +77,37 @@ pub mod key_text {
                 .map(|text| read(&text).ok_or_else(|| de::Error::custom(message)))
                 .transpose()
         }
+    }
+}
+
+/// Lists that have an end.
+pub(super) mod at_most {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, de};
+
+    fn check<E: de::Error>(len: usize, max: usize) -> Result<(), E> {
+        let message = format_args!("at most {max} are allowed here, and there are {len}");
+        if len > max { Err(E::custom(message)) } else { Ok(()) }
+    }
+
+    pub fn list<'de, D, T, const MAX: usize>(from: D) -> Result<Vec<T>, D::Error>
+    where
+        D: Deserializer<'de>,
+        T: Deserialize<'de>,
+    {
+        let list = Vec::deserialize(from)?;
+        check(list.len(), MAX).map(|()| list)
+    }
+
+    pub fn map<'de, D, K, V, const MAX: usize>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        D: Deserializer<'de>,
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+    {
+        let map = BTreeMap::deserialize(from)?;
+        check(map.len(), MAX).map(|()| map)
     }
 }
 

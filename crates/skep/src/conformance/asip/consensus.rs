@@ -9,7 +9,7 @@ use skep_swarm::{
     kept::Kept,
     tally::{self, Ballot},
 };
-use skep_wire::swarm::{CriticScore, End, Message, Share};
+use skep_wire::swarm::{CriticScore, End, Message, Share, plain_id};
 
 use super::{
     World,
@@ -19,7 +19,7 @@ use super::{
 pub async fn a_board_forms_with_a_drawn_critic(world: &World) -> Result<String> {
     let room = &world.done;
     let ready = room.said(|said| match said {
-        Message::Ready(ready) if ready.task_id == "task" => Some(ready),
+        Message::Ready(ready) if plain_id(&ready.task_id) == "task" => Some(ready),
         _ => None,
     });
     let (chair, ready) = ready.first().context("no board was announced")?;
@@ -41,7 +41,9 @@ pub async fn plans_are_what_was_committed_to(world: &World) -> Result<String> {
     let room = &world.done;
     let commits: BTreeMap<Did, _> = room
         .said(|said| match said {
-            Message::Commit(commit) if commit.task_id == "task" => Some(commit.plan_hash),
+            Message::Commit(commit) if plain_id(&commit.task_id) == "task" => {
+                Some(commit.plan_hash)
+            }
             _ => None,
         })
         .into_iter()
@@ -49,8 +51,8 @@ pub async fn plans_are_what_was_committed_to(world: &World) -> Result<String> {
     let (mut reveals, mut last_commit, mut first_reveal) = (0, 0, usize::MAX);
     for (number, sent) in room.sent.iter().enumerate() {
         match &sent.message {
-            Message::Commit(commit) if commit.task_id == "task" => last_commit = number,
-            Message::Reveal(reveal) if reveal.task_id == "task" => {
+            Message::Commit(commit) if plain_id(&commit.task_id) == "task" => last_commit = number,
+            Message::Reveal(reveal) if plain_id(&reveal.task_id) == "task" => {
                 let hash = judge::plan_hash(&Kept(sent.clone()));
                 let committed = commits.get(&sent.meta.signer).copied();
                 ensure!(hash.is_some() && hash == committed, "a plan that nobody committed to");
@@ -92,7 +94,7 @@ pub async fn each_phase_ends_without_the_silent(_: &World) -> Result<String> {
 
 pub async fn critiques_come_from_every_member(world: &World) -> Result<String> {
     let said = world.done.said(|said| match said {
-        Message::Critique(critique) if critique.task_id == "task" => Some(critique),
+        Message::Critique(critique) if plain_id(&critique.task_id) == "task" => Some(critique),
         _ => None,
     });
     let plans = world.done.said(|said| matches!(said, Message::Reveal(_)).then_some(())).len();
@@ -143,14 +145,18 @@ pub async fn board_and_senate_vote(world: &World) -> Result<String> {
     let voters: BTreeSet<Did> = world
         .done
         .said(|said| match said {
-            Message::PlanVote(vote) if vote.task_id == "task" => Some(()),
+            Message::PlanVote(vote) if plain_id(&vote.task_id) == "task" => Some(()),
             _ => None,
         })
         .into_iter()
         .map(|(did, ())| did)
         .collect();
     let report = world.done.audit()?;
-    let task = report.tasks.iter().find(|task| task.task_id == "task").context("no such task")?;
+    let task = report
+        .tasks
+        .iter()
+        .find(|task| plain_id(&task.task_id) == "task")
+        .context("no such task")?;
     for did in task.board.iter().chain(&task.senate) {
         ensure!(voters.contains(did), "{did} did not vote");
     }

@@ -137,7 +137,7 @@ pub async fn consensus_has_its_four(world: &World) -> Result<String> {
     let message = reveal(&room, &task, &one, "plan-3");
     let another = room.give(&to, message);
     let mut done = world.again(4)?;
-    let message = ballot(&done, "task", &one, "plan-1");
+    let message = ballot(&done, &done.task("task").task_id, &one, "plan-1");
     let late = done.give(&to, message);
     list(&[
         ("a first choice for itself", for_itself, ErrorCode::SelfVote),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use skep_sim::Setup;
 use skep_swarm::aggregate;
-use skep_wire::swarm::{End, ErrorCode, Message};
+use skep_wire::swarm::{End, ErrorCode, Message, plain_id};
 
 use super::{World, room::Room};
 
@@ -27,7 +27,7 @@ pub async fn parts_are_ordered_by_the_coordinator(world: &World) -> Result<Strin
     let report = world.done.audit()?;
     let task = report.tasks.first().context("no task was planned")?;
     let orders = world.done.said(|said| match said {
-        Message::Assign(order) if order.parent_task_id == "task" => Some(order),
+        Message::Assign(order) if plain_id(&order.parent_task_id) == "task" => Some(order),
         _ => None,
     });
     let signers: BTreeSet<_> = orders.iter().map(|(did, _)| did).collect();

@@ -19,7 +19,7 @@ use skep_swarm::{
 };
 use skep_wire::swarm::{
     End, Ended, ErrorCode, Evidence, Inject, KnownKeys, Location, Message, Meta, Resources,
-    Response, Score, Share, Signed, Task, TaskStatus,
+    Response, Score, Share, Signed, Task, TaskStatus, named,
 };
 
 /// Proofs of work in a room; the protocol's own is shown where it counts.
@@ -102,7 +102,7 @@ impl Room {
 
     pub fn task(&self, id: &str) -> Task {
         Task {
-            task_id: id.to_owned(),
+            task_id: named(id, &secret(CLIENT).public().did()),
             parent_task_id: None,
             epoch: self.epoch().number(),
             status: TaskStatus::Pending,

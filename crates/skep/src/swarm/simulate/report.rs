@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 use skep_base::Hash32;
 use skep_sim::{Known, Report, TaskOutcome, Violation, Wish};
-use skep_wire::swarm::{Chosen, Share};
+use skep_wire::swarm::{Chosen, Share, plain_id};
 
 use crate::deal::words::word;
 
@@ -91,7 +91,7 @@ impl Task {
             None => ("never_taken".to_owned(), &[][..]),
         };
         Task {
-            task_id: task.task_id.clone(),
+            task_id: plain_id(&task.task_id),
             outcome,
             wish: match task.wish {
                 Wish::Result => "result".to_owned(),

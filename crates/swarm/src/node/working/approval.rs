@@ -15,10 +15,20 @@ impl Node {
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
-        let originator = state.originator();
+        let (originator, ends_at) = (state.originator(), state.ends_at());
         let Some(work) = state.work.as_mut().filter(|work| work.report_at <= now) else {
             return;
         };
+        if now >= ends_at
+            && let Some(result) = &mut state.result
+        {
+            work.report_at = plus(now, soon);
+            let record = vec![state.origin.clone()];
+            let ended = judge::ended(End::Failed, vec![None; work.parts.len()]);
+            let acts = result.offer(judge::value(Outcome::Result(ended), &record), record);
+            perform(acts, out);
+            return;
+        }
         let since = work.parts.first().map_or(now, |part| part.task.created_at);
         let waited = u64::try_from(now.as_ms() - since.as_ms()).unwrap_or(0);
         work.report_at = plus(now, waited.clamp(soon, late.max(soon)));
