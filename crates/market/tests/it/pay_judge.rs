@@ -323,5 +323,7 @@ on_both_engines! {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].metadata["capability"], "custom.test.reverse");
         assert_eq!(found[0].accepts[0]["amount"], "20000");
+        let body = &found[0].extensions["bazaar"]["info"]["input"]["body"];
+        assert_eq!(*body, json!({ "capability": "custom.test.reverse", "params": {} }));
     }
 }
