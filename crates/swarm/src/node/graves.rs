@@ -1,7 +1,7 @@
 //! What a node remembers of tasks whose messages it keeps no longer.
 //!
-//! An order stays good until its deadline. Were it forgotten before, a chair that lies could show it
-//! once more, and the work would be planned, certified and done again.
+//! An order stays good until its deadline. Were it forgotten before, a chair that lies could show
+//! it once more, and the work would be planned, certified and done again.
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Hash32, Timestamp, hash::json_sha256};
