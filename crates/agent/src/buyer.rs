@@ -10,6 +10,7 @@
 
 mod answer;
 mod book;
+mod callback;
 mod checker;
 mod clarify;
 mod demand;
@@ -55,6 +56,7 @@ use self::{
     talk::Said,
 };
 pub use self::{
+    callback::CallbackError,
     checker::{Checker, Taxonomy},
     clarify::{Clarification, ClarifyOrder},
     desk::DeskError,
@@ -79,8 +81,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A journal longer than this is made shorter when it is opened, in bytes.
 pub const COMPACT_ABOVE: u64 = 16 * 1024 * 1024;
-/// Callbacks that are kept for hires that do not know their number yet.
-const CALLBACKS_MAX: usize = 1000;
 
 /// What a buyer is, and how far it goes.
 #[derive(Clone, Debug)]
@@ -278,23 +278,6 @@ impl Buyer {
             }
         }
         Err(HireError::AllRefused { tried })
-    }
-
-    /// A seller's word that a job is over, as it was posted to the order's `callback_url`.
-    pub fn take_callback(&self, callback: JobCallback) -> Result<(), SignedError> {
-        use skep_wire::hire::JobStatus::{Complete, Failed, Pending};
-        callback.check_signature()?;
-        let (Pending { job_id, .. } | Complete { job_id, .. } | Failed { job_id, .. }) =
-            &callback.job;
-        let key = (callback.seller_id, job_id.clone());
-        let mut callbacks = lock(&self.inner.callbacks);
-        while callbacks.len() >= CALLBACKS_MAX {
-            callbacks.pop_first();
-        }
-        callbacks.insert(key, callback);
-        drop(callbacks);
-        self.inner.rung.notify_waiters();
-        Ok(())
     }
 
     /// The order with its quote looked up, and the quoted price.

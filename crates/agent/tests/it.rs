@@ -6,12 +6,16 @@
 mod attacks;
 #[path = "it/bank.rs"]
 mod bank;
+#[path = "it/callbacks.rs"]
+mod callbacks;
 #[path = "it/clarify.rs"]
 mod clarify;
 #[path = "it/crash.rs"]
 mod crash;
 #[path = "it/hostile.rs"]
 mod hostile;
+#[path = "it/identifiers.rs"]
+mod identifiers;
 #[path = "it/jobs.rs"]
 mod jobs;
 #[path = "it/journal_cuts.rs"]

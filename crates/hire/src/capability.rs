@@ -40,9 +40,9 @@ use serde_json::Value;
 use skep_base::Timestamp;
 use skep_wire::hire::Verification;
 
+pub(crate) use self::schema::{Side, example};
 use self::{
     findings::Job,
-    schema::Side,
     taxonomy::{Kind, V0, V1},
 };
 pub use self::{
@@ -105,6 +105,11 @@ impl Capability {
     /// What `result` must look like.
     pub fn output_schema(&self, version: &str) -> Option<Value> {
         self.has_version(version).then(|| schema::document(self, version, Side::Output))
+    }
+
+    /// The schema of one side, and a value that fits it.
+    pub(crate) fn shown(&self, version: &str, side: Side) -> Option<(Value, Option<Value>)> {
+        self.has_version(version).then(|| schema::shown(self, version, side))
     }
 
     /// What stands for a word in braces.

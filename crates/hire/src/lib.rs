@@ -1,6 +1,7 @@
 //! SHP's rules, without I/O: what may be sold, how a result is checked, what a listing and a
 //! receipt must say, and what a budget allows.
 
+pub mod bazaar;
 pub mod budget;
 pub mod capability;
 pub mod endpoint;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use skep_base::Amount;
-use skep_wire::score::BenchmarkTier;
+use skep_wire::score::{BenchmarkTier, Phase};
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +35,8 @@ pub struct Seller {
     pub score_hundreds: u8,
     /// The benchmark that it holds.
     pub benchmark: BenchmarkTier,
+    /// How far it has come; it moves nothing.
+    pub phase: Phase,
     /// In its first 30 days.
     pub newcomer: bool,
     /// Its operator is in a cool-down.

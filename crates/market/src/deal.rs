@@ -48,7 +48,7 @@ use crate::{
     AgentRecord, Failure, Market, Refusal,
     answer::Stop,
     identity::agent_key,
-    notice::tell,
+    notice::{tell, tell_later},
     score::{self, ScoreLine, Scored, deal_change},
     transfer::not_frozen,
 };
@@ -317,19 +317,21 @@ impl Market {
         let route = RouteKey::of(deal.id);
         let body = DealEvent::of(deal, line);
         let event = turn.event(&route, kind, &body, &notify)?;
-        let mut records = Vec::new();
+        let (mut records, mut unread) = (Vec::new(), Vec::new());
         for agent in &notify {
-            // Whoever was not loaded has an inbox all the same.
             let key = agent_key(agent);
-            if let Ok(Some(Reach { webhook_url: Some(_) })) = turn.record(&key)
-                && let Some(record) = turn.record::<AgentRecord>(&key)?
-            {
-                records.push(record);
+            match turn.record::<Reach>(&key) {
+                Ok(Some(Reach { webhook_url: Some(_) })) => records.extend(turn.record(&key)?),
+                Ok(_) => {}
+                Err(_) => unread.push(*agent),
             }
         }
         let records: Vec<&AgentRecord> = records.iter().collect();
         tell(turn, event, kind, &route, &records, &body)?;
-        Ok(())
+        // Nobody loads the reviewers for the one deal in many that comes to them. A verifier reads
+        // its inbox anyway.
+        unread.retain(|agent| deal.is_in_review() && self.accredited.contains(agent));
+        Ok(tell_later(turn, event, kind, &route, unread, &body)?)
     }
 
     fn set_timer(&self, turn: &mut Turn, record: &mut DealRecord) {

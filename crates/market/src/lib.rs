@@ -45,8 +45,8 @@ pub use self::{
     pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
     score::{
-        AdminRefusal, Headline, ImportWord, OperatorRevocation, OperatorScore, ScoreRefusal,
-        ScoreReport, check_score, fact_of, recompute_scores, sample_score,
+        AdminRefusal, HISTORY_MAX, Headline, ImportWord, OperatorRevocation, OperatorScore,
+        ScoreRefusal, ScoreReport, check_score, fact_of, recompute_scores, sample_score,
     },
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
     test_clock::TestClock,

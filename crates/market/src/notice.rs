@@ -18,13 +18,16 @@ use skep_base::{
 use skep_store::{Bug, Job, JobDraft, JobEnd, Load, RouteKey, StoreError, Turn};
 use skep_wire::notice::{NodeKeys, WebhookKey, WebhookOutcome, sign};
 
-use crate::{AgentRecord, EgressFailure, Failure, Market, identity::agent_key};
+use crate::{AgentRecord, EgressFailure, Failure, Market, identity::agent_key, read::next};
 
 #[cfg(test)]
 mod tests;
 
 /// The job that delivers a notice.
 pub(crate) const WEBHOOK_JOB: &str = "webhook";
+
+/// The job that looks up where those are told whom a step did not load.
+pub(crate) const REACH_JOB: &str = "notice.reach";
 
 /// How long a receiver may take: a lease must not run out meanwhile.
 const POST_TIME_MAX: Duration = Duration::from_secs(20);
@@ -77,6 +80,15 @@ struct Notice {
     payload: Box<RawValue>,
 }
 
+/// A notice for agents whose addresses are still to be looked up.
+#[derive(Debug, Serialize, Deserialize)]
+struct Later {
+    agents: Vec<AgentId>,
+    event_id: EventId,
+    kind: String,
+    payload: Box<RawValue>,
+}
+
 /// What came back: a status, or why none did.
 type Reply = Result<u16, EgressFailure>;
 
@@ -121,6 +133,27 @@ pub(crate) fn tell_loaded(
     Ok(())
 }
 
+/// The same for agents whom the step has not loaded: it is looked up after the commit whether they
+/// have a webhook, so that no step loads records for what seldom happens.
+pub(crate) fn tell_later(
+    turn: &mut Turn,
+    event_id: EventId,
+    kind: &str,
+    route: &RouteKey,
+    agents: Vec<AgentId>,
+    body: &impl Serialize,
+) -> Result<(), Bug> {
+    if agents.is_empty() {
+        return Ok(());
+    }
+    let payload = payload(turn, kind, body)?;
+    let later = Later { agents, event_id, kind: kind.to_owned(), payload };
+    let (body, due_at) = (to_text(&later)?, turn.now());
+    let (route, destination) = (route.clone(), String::new());
+    turn.job(JobDraft { route, kind: REACH_JOB, destination, due_at, body });
+    Ok(())
+}
+
 fn post(
     turn: &mut Turn,
     event: EventId,
@@ -129,17 +162,23 @@ fn post(
     (agent_id, url): (AgentId, &str),
     body: &impl Serialize,
 ) -> Result<(), Bug> {
-    let unwritable = |error| Bug(format!("a notice is not JSON: {error}"));
-    let payload = Payload { kind, timestamp: turn.now(), data: body };
-    let notice = Notice {
-        agent_id,
-        event_id: event,
-        kind: kind.to_owned(),
-        payload: serde_json::value::to_raw_value(&payload).map_err(unwritable)?,
-    };
-    let body = serde_json::to_string(&notice).map_err(unwritable)?;
-    send(turn, route.clone(), url, body);
+    let payload = payload(turn, kind, body)?;
+    let notice = Notice { agent_id, event_id: event, kind: kind.to_owned(), payload };
+    send(turn, route.clone(), url, to_text(&notice)?);
     Ok(())
+}
+
+fn payload(turn: &Turn, kind: &str, body: &impl Serialize) -> Result<Box<RawValue>, Bug> {
+    let payload = Payload { kind, timestamp: turn.now(), data: body };
+    serde_json::value::to_raw_value(&payload).map_err(unwritable)
+}
+
+fn to_text(notice: &impl Serialize) -> Result<String, Bug> {
+    serde_json::to_string(notice).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> Bug {
+    Bug(format!("a notice is not JSON: {error}"))
 }
 
 fn send(turn: &mut Turn, route: RouteKey, url: &str, body: String) {
@@ -149,6 +188,31 @@ fn send(turn: &mut Turn, route: RouteKey, url: &str, body: String) {
 }
 
 impl Market {
+    /// Looks up where agents are told of an event, and has it sent there.
+    pub(crate) async fn finish_reach(&self, job: Job) -> Result<(), Failure> {
+        let Ok(Later { agents, event_id, kind, payload }) = serde_json::from_str(&job.body) else {
+            self.store.fail_job(job, "the job names nobody".to_owned(), None).await?;
+            return Ok(());
+        };
+        let mut records = self.read_all(agents.iter().map(agent_key).collect()).await?;
+        let mut notices = Vec::new();
+        for agent_id in agents {
+            let reach: Option<Reach> = next(&mut records)?;
+            let Some(url) = reach.and_then(|reach| reach.webhook_url) else { continue };
+            let (kind, payload) = (kind.clone(), payload.clone());
+            let notice = Notice { agent_id, event_id, kind, payload };
+            notices.push((url, to_text(&notice).map_err(StoreError::from)?));
+        }
+        let sent = self.run(Load::default(), vec![], move |turn| {
+            turn.end_job(JobEnd { route: job.route.clone(), id: job.id });
+            for (url, notice) in &notices {
+                send(turn, job.route.clone(), url, notice.clone());
+            }
+            Ok(())
+        });
+        sent.await.map(drop)
+    }
+
     /// The keys that this node signs with.
     pub fn node_keys(&self) -> NodeKeys {
         NodeKeys {

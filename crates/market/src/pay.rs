@@ -19,12 +19,14 @@ mod verify;
 
 use std::collections::BTreeMap;
 
-use skep_wire::x402::{EXACT, Rail, Supported, SupportedKind, V1_NETWORK, ledger_network};
+use skep_wire::x402::{
+    BAZAAR, EXACT, PAYMENT_IDENTIFIER, Rail, Supported, SupportedKind, V1_NETWORK, ledger_network,
+};
 
 pub(crate) use self::{
     budget::BUDGET_JOB,
     claims::Claims,
-    escrow::ESCROW_JOB,
+    escrow::{ESCROW_JOB, HireEscrowRecord, escrow_key},
     judge::JUDGE_JOB,
     record::{PaymentRecord, payment_key},
 };
@@ -39,7 +41,7 @@ use crate::Market;
 const RAIL_NAME: &str = "Skep Ledger USD";
 const RAIL_VERSION: &str = "1";
 /// Extensions of x402 that are understood.
-const EXTENSIONS: [&str; 2] = ["payment-identifier", "bazaar"];
+const EXTENSIONS: [&str; 2] = [PAYMENT_IDENTIFIER, BAZAAR];
 
 impl Market {
     /// This node's ledger as something to pay with. Its addresses are derived from the key that

@@ -55,7 +55,7 @@ pub(crate) use self::{
     seen::Seen,
     subsidy::{end_subsidy, load_subsidies, subsidies_allow, take_subsidy},
 };
-use crate::{Failure, Market, answer::Stop};
+use crate::{Failure, Market, answer::Stop, notice};
 
 // Both say how long a fact counts: the store to find sums by, the rules to name it.
 const _: () =
@@ -71,7 +71,13 @@ pub(crate) fn operator_score_key(operator: &Did) -> RecordKey {
     RecordKey::own("operator_score", operator)
 }
 
-/// The list of an agent's benchmark events, each as JSON (14.3). The log is the whole truth.
+/// Events of a benchmark that are at hand for each agent: more than a year of heartbeats.
+pub const HISTORY_MAX: u64 = 500;
+/// Lines of a history that one heartbeat takes away; it adds a single one.
+const HISTORY_TRIMMED_MAX: usize = 100;
+
+/// The list of an agent's benchmark events, each as JSON (14.3), at most about [`HISTORY_MAX`] of
+/// them. The log is the whole truth.
 pub(crate) fn history_list(agent: &AgentId) -> String {
     format!("benchmark_history:{agent}")
 }
@@ -101,6 +107,14 @@ pub struct OperatorRevocation {
 impl OperatorScore {
     pub fn in_cooldown(&self, now: Timestamp) -> bool {
         self.cooldown_until.is_some_and(|until| now < until)
+    }
+
+    /// Takes an agent's newest revocation back. Says whether there was one.
+    fn reverse(&mut self, agent: &AgentId, reason: &str) -> bool {
+        let own = |r: &&mut OperatorRevocation| r.agent_id == *agent && r.reversed.is_none();
+        let newest = self.revocations.iter_mut().rev().find(own);
+        let found = newest.map(|revocation| revocation.reversed = Some(reason.to_owned()));
+        found.is_some()
     }
 }
 
@@ -201,10 +215,10 @@ impl Market {
             let told = serde_json::json!({
                 "agent_id": who.agent, "from": from, "tier": track.tier,
             });
-            turn.event(&RouteKey::of(who.agent), "tier.promoted", &told, &[who.agent])?;
+            tell_agent(turn, &who.agent, "tier.promoted", &told)?;
         }
         if let Some(event) = &evaluated.event {
-            tell_benchmark(turn, &who.agent, event)?;
+            tell_benchmark(turn, &who.agent, track, event)?;
         }
         if evaluated.event.is_some() || evaluated.promoted_from.is_some() {
             report::enlist(turn, &who.agent, track);
@@ -213,7 +227,7 @@ impl Market {
         if track.has_heartbeat() && track.heartbeat.is_none() {
             heartbeat::schedule(turn, &who.agent, track)?;
         }
-        let to_show = track.to_show(&evaluated.score);
+        let to_show = track.to_show(&evaluated.score, turn.now());
         if to_show != track.shown {
             track.shown = to_show;
             rank_now(turn, &Whose::Agent(who.agent))?;
@@ -237,6 +251,18 @@ impl Market {
         let listed = self.store.listed_latest(&history_list(agent), None, limit).await?;
         let event = |listed: &skep_store::Listed| serde_json::from_str(&listed.member).ok();
         Ok(listed.iter().filter_map(event).collect())
+    }
+
+    /// The oldest lines of a history that is too long.
+    async fn surplus_history(&self, agent: &AgentId) -> Result<Vec<String>, Failure> {
+        let list = history_list(agent);
+        let (length, _) = self.store.list_len(&list).await?;
+        let over = usize::try_from(length.saturating_sub(HISTORY_MAX)).unwrap_or(usize::MAX);
+        if over == 0 {
+            return Ok(Vec::new());
+        }
+        let oldest = self.store.listed(&list, None, over.min(HISTORY_TRIMMED_MAX)).await?;
+        Ok(oldest.into_iter().map(|listed| listed.member).collect())
     }
 
     /// An agent's facts, newest first, before the time and number of an earlier page's last one.
@@ -271,13 +297,27 @@ async fn stored_track(
 pub(crate) fn tell_benchmark(
     turn: &mut Turn,
     agent: &AgentId,
+    track: &mut Track,
     event: &BenchmarkEvent,
 ) -> Result<(), Stop> {
+    track.benchmark_events += 1;
     let line = serde_json::to_string(event).map_err(|e| Bug(e.to_string()))?;
     turn.enlist(&history_list(agent), line);
     let told = BenchmarkChanged { agent_id: *agent, event };
-    turn.event(&RouteKey::of(agent), "benchmark.changed", &told, &[*agent])?;
-    Ok(())
+    tell_agent(turn, agent, "benchmark.changed", &told)
+}
+
+/// Writes down what became of an agent's score, and tells it: in its inbox, and at its webhook. Its
+/// record is loaded wherever it is evaluated.
+pub(crate) fn tell_agent(
+    turn: &mut Turn,
+    agent: &AgentId,
+    kind: &'static str,
+    told: &impl Serialize,
+) -> Result<(), Stop> {
+    let route = RouteKey::of(agent);
+    let event = turn.event(&route, kind, told, &[*agent])?;
+    Ok(notice::tell_loaded(turn, event, kind, &route, &[*agent], told)?)
 }
 
 /// Writes down which badges came or went.

@@ -14,7 +14,7 @@ use crate::{
     change_keys::RECOVERY_JOB,
     deal::{DEFAULT_JOB, TICK_JOB},
     hire::CHECK_JOB,
-    notice::WEBHOOK_JOB,
+    notice::{REACH_JOB, WEBHOOK_JOB},
     pay::{BUDGET_JOB, ESCROW_JOB, JUDGE_JOB},
     score::{HEARTBEAT_JOB, RANK_JOB},
     session::SESSION_JOB,
@@ -88,6 +88,7 @@ impl Market {
     async fn clean_up(&self) -> Result<(), Failure> {
         while self.store.drop_expired().await? == 1000 {}
         while self.store.drop_payloads().await? {}
+        self.close_quarter().await?;
         // Another node may have set them.
         self.refresh_parameters().await
     }
@@ -132,6 +133,7 @@ impl Market {
             TICK_JOB => self.finish_tick(job.clone()).await,
             DEFAULT_JOB => self.finish_default(job.clone()).await,
             WEBHOOK_JOB => self.deliver(&job).await,
+            REACH_JOB => self.finish_reach(job.clone()).await,
             ESCROW_JOB => self.finish_escrow(job.clone()).await,
             JUDGE_JOB => self.finish_judge(job.clone()).await,
             BUDGET_JOB => self.finish_budget(job.clone()).await,

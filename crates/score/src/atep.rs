@@ -181,6 +181,7 @@ impl Holder<'_> {
             swarmscore: self.publication.and_then(|said| serde_json::to_value(said).ok()),
             swarmscore_history: self.history.iter().take(PASSPORT_HISTORY_MAX).cloned().collect(),
             swarmscore_safety: Safety::default(),
+            swarmscore_unverified_imports: self.track.informal.clone(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Section 10: what another platform has counted, and what it is worth here.
 
-use std::time::Duration;
+use std::{cmp::Ordering, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::json_sha25
 use skep_wire::{
     score::{
         BenchmarkTier, FailedCheck, Fraction, ImportAnswer, ImportRequest, ImportedCounts,
-        KeyPurpose, KeySet, PassportIssuer, Probation, Publication, TrustedIssuer,
+        InformalTier, KeyPurpose, KeySet, PassportIssuer, Probation, Publication, TrustedIssuer,
     },
     settle::Tier,
 };
@@ -30,6 +30,9 @@ pub const PROBATION_SESSIONS_EXTENDED: u64 = 30;
 pub const AGE_MIN: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Exports that are remembered. One lives for a day, and a newer one replaces it.
 pub const DIGESTS_MAX: usize = 8;
+
+/// Platforms without an agreement whose tiers are shown; the oldest goes.
+pub const INFORMAL_MAX: usize = 4;
 
 /// What was brought from elsewhere, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +98,8 @@ pub(crate) fn probation(first: u32, local_sessions: u64, local_tier: BenchmarkTi
     Probation { local_sessions, sessions_needed, over: local_sessions >= sessions_needed }
 }
 
+/// Where an issuer's keys are.
+const KEYS_PATH: &str = "/.well-known/swarmscore-keys";
 /// The longest name of a platform, in bytes.
 const PLATFORM_LEN_MAX: usize = 255;
 
@@ -199,6 +204,7 @@ pub struct Applicant<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
     pub platform: String,
+    pub platform_url: String,
     pub digest: Hash32,
     pub tier: Tier,
     pub counts: ImportedCounts,
@@ -214,6 +220,7 @@ pub fn read(request: &ImportRequest) -> Result<Read, Refusal> {
     let commercial = &publication.dimensions.commercial_reliability;
     Ok(Read {
         platform: publication.issuer.platform.clone(),
+        platform_url: publication.issuer.platform_url.clone(),
         digest,
         tier: passport.trust_tier.current,
         counts: ImportedCounts {
@@ -224,6 +231,15 @@ pub fn read(request: &ImportRequest) -> Result<Read, Refusal> {
         },
         computed_at: publication.issuer.computed_at,
     })
+}
+
+/// Where a platform's own host keeps its keys, if the address that it names is that host's and
+/// nothing below it.
+pub fn own_key_url(read: &Read) -> Option<String> {
+    let url = read.platform_url.trim_end_matches('/');
+    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let is_own = host == read.platform && host.len() <= PLATFORM_LEN_MAX;
+    is_own.then(|| format!("{url}{KEYS_PATH}"))
 }
 
 fn parse(request: &ImportRequest) -> Result<(Publication, Foreign), Refusal> {
@@ -314,6 +330,7 @@ pub fn accept(
     let local_sessions = track.totals.sessions();
     Ok(ImportAnswer {
         accepted: true,
+        noted: true,
         platform: read.platform.clone(),
         digest: read.digest,
         source_tier: read.tier,
@@ -325,10 +342,30 @@ pub fn accept(
     })
 }
 
-/// 10.1, step 4, without an agreement: the tier is shown, and nothing counts.
-pub fn informal(read: &Read, track: &Track, now: Timestamp) -> ImportAnswer {
+/// 10.1, step 4, without an agreement: a tier whose signature was checked is shown, and nothing
+/// counts.
+pub fn note(read: &Read, track: &mut Track) -> Result<InformalTier, Refusal> {
+    let before = track.informal.iter().find(|before| before.platform == read.platform);
+    match before.map(|before| read.computed_at.cmp(&before.computed_at)) {
+        Some(Ordering::Equal) => return Err(Refusal::Repeated),
+        Some(Ordering::Less) => return Err(Refusal::Older),
+        Some(Ordering::Greater) | None => {}
+    }
+    let informal = InformalTier {
+        platform: read.platform.clone(),
+        tier: read.tier,
+        unverified: true,
+        computed_at: read.computed_at,
+    };
+    track.note(informal.clone());
+    Ok(informal)
+}
+
+/// What is answered without an agreement. `noted`: whether its tier is shown.
+pub fn informal(read: &Read, noted: bool, track: &Track, now: Timestamp) -> ImportAnswer {
     ImportAnswer {
         accepted: false,
+        noted,
         platform: read.platform.clone(),
         digest: read.digest,
         source_tier: read.tier,

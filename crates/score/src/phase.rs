@@ -18,6 +18,15 @@ pub fn phase(tier: Tier) -> Phase {
     }
 }
 
+/// What searches say of a phase: no numbers, since these would move with every session.
+pub fn sentence(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Unverified => "New agent: no track record yet",
+        Phase::Basic => "Building a track record",
+        Phase::Verified => "Established agent",
+    }
+}
+
 /// What a signal is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signal {

@@ -8,7 +8,7 @@ use skep_base::{AgentId, Hash32, Timestamp, id::JobId};
 use skep_wire::{
     score::{
         BenchmarkEvent, BenchmarkStatus, BenchmarkTier, Dimension, Evaluator, HistoricalBadge,
-        Phase, Probation,
+        InformalTier, Phase, Probation,
     },
     settle::Tier,
 };
@@ -65,6 +65,9 @@ pub struct Track {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier_cap: Option<Tier>,
     pub benchmark: Benchmark,
+    /// How often something became of it; of its history only the newest is at hand.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub benchmark_events: u64,
     /// The timer of the next look at its benchmark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<JobId>,
@@ -79,6 +82,10 @@ pub struct Track {
     /// Exports that were brought already, at most [`import::DIGESTS_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub import_digests: Vec<Hash32>,
+    /// What platforms without an agreement say, oldest first, at most [`import::INFORMAL_MAX`]. It
+    /// is shown, and nothing is made of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub informal: Vec<InformalTier>,
     /// Deals under way in which the platform fronts a part of the hold (decision 11).
     #[serde(skip_serializing_if = "is_zero")]
     pub subsidies_open: u32,
@@ -103,6 +110,8 @@ pub struct Mark {
 pub struct Shown {
     pub hundreds: u16,
     pub held: BenchmarkTier,
+    #[serde(default)]
+    pub phase: Phase,
 }
 
 impl Shown {
@@ -111,8 +120,8 @@ impl Shown {
     }
 }
 
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -362,8 +371,8 @@ impl Track {
     }
 
     /// What search should show.
-    pub fn to_show(&self, score: &Score) -> Shown {
-        Shown { hundreds: score.value() / 100, held: self.held() }
+    pub fn to_show(&self, score: &Score, now: Timestamp) -> Shown {
+        Shown { hundreds: score.value() / 100, held: self.held(), phase: self.phase(now) }
     }
 
     /// The level that search shows.
@@ -376,6 +385,15 @@ impl Track {
         self.import_digests.push(imported.digest);
         let over = self.import_digests.len().saturating_sub(import::DIGESTS_MAX);
         self.import_digests.drain(..over);
+        self.informal.retain(|informal| informal.platform != imported.platform);
         self.imported = Some(imported);
+    }
+
+    /// Takes what a platform without an agreement says, in the place of what it said before.
+    pub fn note(&mut self, informal: InformalTier) {
+        self.informal.retain(|before| before.platform != informal.platform);
+        self.informal.push(informal);
+        let over = self.informal.len().saturating_sub(import::INFORMAL_MAX);
+        self.informal.drain(..over);
     }
 }

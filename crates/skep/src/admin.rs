@@ -211,7 +211,14 @@ async fn report(socket: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "verified   {verified} agents")?;
     writeln!(out, "qualified  {qualified} of them, {elite} ELITE")?;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    writeln!(out, "rate       {} (limit {})", percent(report.rate), percent(report.limit))?;
+    let flag = |over: bool| if over { ", TOO MANY" } else { "" };
+    let (rate, limit) = (percent(report.rate), percent(report.limit));
+    writeln!(out, "rate       {rate} (limit {limit}){}", flag(report.over_limit))?;
     writeln!(out, "advice     {}", report.advice)?;
+    for past in &report.history {
+        let QualificationReport { quarter, verified, qualified, rate, over_limit, .. } = past;
+        let (rate, flag) = (percent(*rate), flag(*over_limit));
+        writeln!(out, "{quarter}    {qualified} of {verified}, {rate}{flag}, at {}", past.at)?;
+    }
     Ok(())
 }

@@ -5,8 +5,9 @@ use std::io::Write;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use skep_base::{AgentId, id::ListingId};
-use skep_wire::hire::{
-    Found, Listing, ListingRemoval, MAX_LATENCY_MS_MAX, PaymentMode, Usdc, WalletSigned,
+use skep_wire::{
+    hire::{Found, Listing, ListingRemoval, MAX_LATENCY_MS_MAX, PaymentMode, Usdc, WalletSigned},
+    score::BenchmarkTier,
 };
 
 use crate::{
@@ -185,7 +186,7 @@ impl List {
     }
 }
 
-/// One listing in three lines.
+/// One listing in a few lines.
 pub fn show(found: &Found, out: &mut dyn Write) -> Result<()> {
     let listing = &found.listing;
     let alive = if found.alive { "" } else { ", does not answer" };
@@ -201,6 +202,15 @@ pub fn show(found: &Found, out: &mut dyn Write) -> Result<()> {
     let about = plain(listing.description.as_deref().unwrap_or_default());
     let because = found.ranking.because.join(", ");
     writeln!(out, "    {} at {}  {about}", found.agent_id, plain(&listing.endpoint))?;
+    if !found.signal.is_empty() {
+        let score = found.score_at_least.map(|least| format!(", SwarmScore {least} or more"));
+        let benchmark = match found.benchmark {
+            BenchmarkTier::None => String::new(),
+            held => format!(", benchmark {}", held.as_str()),
+        };
+        let (signal, score) = (plain(&found.signal), score.unwrap_or_default());
+        writeln!(out, "    {signal}{score}{benchmark}")?;
+    }
     writeln!(out, "    {because}")?;
     Ok(())
 }

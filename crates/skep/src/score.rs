@@ -224,6 +224,11 @@ fn tell(answer: &ImportAnswer, out: &mut dyn Write) -> Result<()> {
     let (platform, tier) = (&answer.platform, word(&answer.source_tier));
     writeln!(out, "from       {platform}, where the tier is {tier}")?;
     if !answer.accepted {
+        let noted = match answer.noted {
+            true => "shown here as unverified",
+            false => "not shown: its keys could not be had, so nobody knows who says so",
+        };
+        writeln!(out, "noted      {noted}")?;
         return Ok(());
     }
     let counts = &answer.imported;

@@ -82,6 +82,9 @@ pub struct SellArgs {
     /// Results may be looked at again by auditors
     #[arg(long)]
     audit: bool,
+    /// Show numbers in coarse steps only
+    #[arg(long)]
+    private_metrics: bool,
     /// For people and searches
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -206,6 +209,7 @@ impl SellArgs {
             verification_version: self.verification_version.clone(),
             clarification_supported: self.clarify,
             audit_participating: self.audit,
+            private_metrics: self.private_metrics,
             description: self.description.clone(),
             schema,
             seats: self.seats,

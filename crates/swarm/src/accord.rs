@@ -268,8 +268,7 @@ impl Accord {
                 Word::Sign { .. } => self.setting.is_witness(&from) && !self.late.insert(from),
                 _ => true,
             };
-            let answers = asks && from != self.me && self.may_tell(now, from);
-            return if answers { self.tell(vec![from]) } else { Vec::new() };
+            return if asks && from != self.me { self.tell_again(now, from) } else { Vec::new() };
         }
         if !self.setting.is_witness(&from) {
             return Vec::new();
@@ -291,6 +290,11 @@ impl Accord {
         }
         self.told.insert(to, now);
         true
+    }
+
+    /// Tells somebody of the decision who asks for it, but not over and over.
+    pub fn tell_again(&mut self, now: Timestamp, to: Did) -> Vec<Act> {
+        if self.may_tell(now, to) { self.tell(vec![to]) } else { Vec::new() }
     }
 
     fn take_proposal(

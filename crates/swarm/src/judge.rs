@@ -25,7 +25,7 @@ pub const SUBTASKS_MAX: usize = 64;
 /// The longest description of a task or a part, in bytes.
 pub const DESCRIPTION_LEN_MAX: usize = 4_096;
 /// The longest name of a capability or of another task.
-pub const NAME_LEN_MAX: usize = 256;
+pub const NAME_LEN_MAX: usize = 512;
 /// A full board has a critic (decision 50).
 pub const CRITIC_FROM: usize = 3;
 

@@ -72,5 +72,10 @@ pub struct QualificationReport {
     pub rate: f64,
     /// Above it the minimums are to be tightened.
     pub limit: f64,
+    #[serde(default)]
+    pub over_limit: bool,
     pub advice: String,
+    /// What was written down at the ends of earlier quarters, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<QualificationReport>,
 }

@@ -19,7 +19,7 @@ mod verify;
 mod view;
 
 pub use self::{
-    certificate::{Certificate, Settled, Verdict},
+    certificate::{Certificate, Ordered, Settled, Verdict},
     event::{BenchmarkEvent, BenchmarkEventType, BenchmarkStatus, BenchmarkTier, Evaluator},
     fact::{Dimension, Fact, NumberedFact},
     fraction::Fraction,
@@ -31,8 +31,8 @@ pub use self::{
         Statistics, TrustTier,
     },
     portability::{
-        Export, ImportAnswer, ImportRequest, ImportedCounts, Probation, TrustRegistry,
-        TrustedIssuer,
+        Export, ImportAnswer, ImportRequest, ImportedCounts, InformalTier, Probation,
+        TrustRegistry, TrustedIssuer,
     },
     profile::{BadgeRegistration, CertificationTier, Computation, ExtensionField, Profile},
     publication::{

@@ -3,6 +3,7 @@
 //! Version 2 speaks in headers, version 1 in the 402's body and in headers of its own; one 402 can
 //! serve both. What a payment says is the same in both and is read into [`Payment`].
 
+mod extension;
 mod facilitator;
 mod payable;
 mod payment;
@@ -14,12 +15,16 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
+    extension::{
+        BAZAAR, IDENTIFIER_LEN, PAYMENT_IDENTIFIER, identifier_of, is_identifier,
+        payment_identifier,
+    },
     facilitator::{
         DiscoveredResource, Discovery, FacilitatorRequest, Pagination, SettleResponse, SkepTerms,
         Supported, SupportedKind, VerifyResponse, reason,
     },
     payable::{BadPayable, PAYABLE, PAYABLE_FRESH, Payable, PayableFacts},
-    payment::{Authorization, ExactPayload, Payment, PaymentError, identifier_of},
+    payment::{Authorization, ExactPayload, Payment, PaymentError},
     requirements::{
         ExactExtra, PaymentRequired, PaymentRequiredV1, Rail, Requirements, RequirementsV1,
         Resource,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skep_base::{Amount, Hash32, Timestamp, id::ListingId};
+use skep_base::{AgentId, Amount, Hash32, Timestamp, id::ListingId};
 
 use super::entry::{Entry, Open, Quoted};
 
@@ -126,6 +126,16 @@ impl Book {
 
     pub fn get(&self, id: &Hash32) -> Option<&Open> {
         self.open.get(id)
+    }
+
+    /// Whether a hire waits for this job of this seller. One that was sent and has no number yet
+    /// may be meant as well.
+    pub fn awaits(&self, seller: AgentId, job_id: &str) -> bool {
+        let mut theirs = self.open.values().filter(|open| open.intent.listing.agent_id == seller);
+        theirs.any(|open| match &open.job_id {
+            Some(known) => known == job_id,
+            None => open.intent.hire.callback_url.is_some(),
+        })
     }
 
     pub fn open_ids(&self) -> Vec<Hash32> {

@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::Value;
 use skep_base::{AgentId, Hash32, Timestamp, hash::json_sha256};
+use skep_wire::x402::reason;
 use tokio::sync::{Semaphore, watch};
 
 use super::{
@@ -66,6 +67,8 @@ struct Question {
 struct Shelves {
     hires: HashMap<String, Slot>,
     by_nonce: HashMap<(AgentId, String), String>,
+    /// By payer and the name that it gave its payment.
+    by_identifier: HashMap<(AgentId, String), String>,
     jobs: HashMap<String, String>,
     free: HashMap<(AgentId, String), Timestamp>,
     free_per_day: HashMap<(String, i64), u32>,
@@ -100,8 +103,8 @@ impl std::fmt::Debug for Book {
 /// What a hire that is to begin comes to.
 pub(crate) enum Begun {
     New,
-    /// It is known already.
-    Known,
+    /// It is known already, by this id.
+    Known(String),
 }
 
 impl Book {
@@ -148,6 +151,12 @@ impl Book {
 
     pub(crate) fn get(&self, id: &str) -> Option<Known> {
         self.shelves().hires.get(id).map(|slot| slot.known.clone())
+    }
+
+    /// The hire that this one repeats: it has the same id, or its payer gave its payment the same
+    /// name.
+    pub(crate) fn earlier(&self, hire: &Hire) -> Result<Option<Known>, Refusal> {
+        Ok(self.shelves().earlier(hire)?.map(|slot| slot.known.clone()))
     }
 
     /// The hire that a buyer gave this nonce.
@@ -228,11 +237,8 @@ impl Book {
         let line = Line::of(&entry).map_err(too_large)?;
         {
             let mut shelves = self.shelves();
-            if let Some(slot) = shelves.hires.get(&slim.id) {
-                return match slot.known.hire.body_hash == slim.body_hash {
-                    true => Ok(Begun::Known),
-                    false => Err(nonce_reused()),
-                };
+            if let Some(slot) = shelves.earlier(&slim)? {
+                return Ok(Begun::Known(slot.known.hire.id.clone()));
             }
             self.check_room()?;
             let nonce = slim.nonce.clone().map(|nonce| (slim.buyer, nonce));
@@ -317,6 +323,11 @@ impl Book {
 fn nonce_reused() -> Refusal {
     let detail = "this nonce was used for another hire: take a new one";
     Refusal::new(409, "nonce_reused", detail)
+}
+
+fn identifier_reused() -> Refusal {
+    let detail = "this payment-identifier was used for another hire: take a new one";
+    Refusal::new(409, reason::IDENTIFIER_REUSED, detail)
 }
 
 fn io_error(path: &Path, source: std::io::Error) -> JournalError {
@@ -429,10 +440,29 @@ impl Shelves {
         }
     }
 
+    fn earlier(&self, hire: &Hire) -> Result<Option<&Slot>, Refusal> {
+        if let Some(slot) = self.hires.get(&hire.id) {
+            return match slot.known.hire.body_hash == hire.body_hash {
+                true => Ok(Some(slot)),
+                false => Err(nonce_reused()),
+            };
+        }
+        let named = hire.identifier.clone().map(|identifier| (hire.buyer, identifier));
+        let id = named.and_then(|named| self.by_identifier.get(&named));
+        match id.and_then(|id| self.hires.get(id)) {
+            Some(slot) if slot.known.hire.asks_the_same(hire) => Ok(Some(slot)),
+            Some(_) => Err(identifier_reused()),
+            None => Ok(None),
+        }
+    }
+
     fn start(&mut self, hire: Hire) {
         let id = hire.id.clone();
         if let Some(nonce) = hire.nonce.clone() {
             self.by_nonce.insert((hire.buyer, nonce), id.clone());
+        }
+        if let Some(identifier) = hire.identifier.clone() {
+            self.by_identifier.insert((hire.buyer, identifier), id.clone());
         }
         if let Some(job) = hire.job_id.clone() {
             self.jobs.insert(job, id.clone());
@@ -452,6 +482,9 @@ impl Shelves {
         self.hires.remove(&hire.id);
         if let Some(nonce) = hire.nonce.clone() {
             self.by_nonce.remove(&(hire.buyer, nonce));
+        }
+        if let Some(identifier) = hire.identifier.clone() {
+            self.by_identifier.remove(&(hire.buyer, identifier));
         }
         if let Some(job) = &hire.job_id {
             self.jobs.remove(job);

@@ -80,18 +80,18 @@ impl Shop {
             let why = Unpaid::new(PAYMENT_NEEDED, "pay, and send the same hire again");
             return Ok(challenge(&why));
         };
-        let way = match till::judge(&payment, &asked, ways.clone(), &resource, self.now()) {
+        let way = match till::judge(&payment, &asked, ways.clone(), &resource) {
             Ok(way) => way,
             Err(why) => return Ok(challenge(&why)),
         };
         let request = till::facilitator_request(&payment, &asked, &way, &resource);
         let hire = self.paid_hire(&asked, &way, &payment, request.clone())?;
-        if let Some(known) = self.book.get(&hire.id) {
-            if known.hire.body_hash != hire.body_hash {
-                let detail = "this payment was used for another hire";
-                return Err(Refusal::new(409, "nonce_reused", detail));
-            }
+        if let Some(known) = self.book.earlier(&hire)? {
             return Ok(self.again(&known, true).await);
+        }
+        // What was taken before may have ended since.
+        if let Err(why) = till::check_time(&payment, &way, self.now()) {
+            return Ok(challenge(&why));
         }
         self.check_luck(&hire)?;
         let vouched = till::is_vouched(headers, &payment, &asked, &way, self.now());
@@ -214,6 +214,7 @@ impl Shop {
             callback_url: request.callback_url.clone(),
             job_id,
             quote_token: request.quote_token.clone(),
+            identifier: payment.and_then(|payment| payment.identifier.clone()),
         })
     }
 
@@ -228,11 +229,13 @@ impl Shop {
             let _busy = shop.busy();
             let id = hire.id.clone();
             match shop.book.begin(hire, free_per_day).await? {
-                Begun::New => shop.carry_on(id.clone(), Some(seat)),
+                Begun::New => {
+                    shop.carry_on(id.clone(), Some(seat));
+                    Ok(Entered::Begun(id))
+                }
                 // Another request with the same hire was faster.
-                Begun::Known => drop(seat),
+                Begun::Known(id) => Ok(Entered::Begun(id)),
             }
-            Ok(Entered::Begun(id))
         });
         let gone = || Refusal::new(503, "seller_unavailable", "the hire was not begun").later(1);
         begun.await.unwrap_or_else(|_| Err(gone()))

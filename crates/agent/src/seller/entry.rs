@@ -51,9 +51,16 @@ pub(crate) struct Hire {
     pub(crate) callback_url: Option<String>,
     pub(crate) job_id: Option<String>,
     pub(crate) quote_token: Option<String>,
+    /// The name that the payer gave its payment.
+    pub(crate) identifier: Option<String>,
 }
 
 impl Hire {
+    /// Whether both ask for the same, however they are paid.
+    pub(crate) fn asks_the_same(&self, other: &Hire) -> bool {
+        self.capability == other.capability && self.params_hash == other.params_hash
+    }
+
     /// What is left of a hire that is over: no parameters, no payment.
     pub(crate) fn slim(&self) -> Hire {
         let signed = self.signed.as_ref().map(|(hash, envelope)| {

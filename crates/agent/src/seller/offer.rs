@@ -2,11 +2,15 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use skep_base::{AgentId, Amount, Timestamp, wallet::WalletKey};
-use skep_wire::hire::{
-    DESCRIPTION_LEN_MAX, Listing, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN, PaymentMode, SignedError,
-    Usdc, WalletSigned,
+use skep_hire::bazaar;
+use skep_wire::{
+    hire::{
+        DESCRIPTION_LEN_MAX, Listing, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN, PaymentMode,
+        SignedError, Usdc, WalletSigned,
+    },
+    x402::{BAZAAR, PAYMENT_IDENTIFIER, payment_identifier},
 };
 use tokio::sync::Semaphore;
 
@@ -41,6 +45,8 @@ pub struct Offer {
     /// For `custom.*` only.
     pub clarification_supported: bool,
     pub audit_participating: bool,
+    /// Search shows counts and rates of this offer in steps only.
+    pub private_metrics: bool,
     pub description: Option<String>,
     /// Of a custom capability: what its parameters and results look like.
     pub schema: Option<Value>,
@@ -94,6 +100,7 @@ impl Offer {
             verification_version: None,
             clarification_supported: false,
             audit_participating: false,
+            private_metrics: false,
             description: None,
             schema: None,
             seats: SEATS_DEFAULT,
@@ -142,6 +149,8 @@ pub(crate) struct Ware {
     pub(crate) listing: Listing,
     /// Shared by all modes of an offer.
     pub(crate) seats: Arc<Semaphore>,
+    /// Those of x402 that a 402 tells of.
+    pub(crate) extensions: Arc<Map<String, Value>>,
 }
 
 impl Ware {
@@ -175,6 +184,7 @@ pub(crate) fn shelf(
         offer.check()?;
         let offer = Arc::new(offer);
         let seats = Arc::new(Semaphore::new(offer.seats));
+        let extensions = Arc::new(extensions(&offer));
         let wares: &mut Vec<Ware> = shelf.entry(offer.capability.clone()).or_default();
         for mode in &offer.modes {
             let (capability, mode) = (offer.capability.clone(), mode.clone());
@@ -182,13 +192,28 @@ pub(crate) fn shelf(
                 return Err(OfferError::Twice { capability, mode });
             }
             let listing = listing(&offer, &mode, seller, endpoint);
-            wares.push(Ware { offer: offer.clone(), mode, listing, seats: seats.clone() });
+            wares.push(Ware {
+                offer: offer.clone(),
+                mode,
+                listing,
+                seats: seats.clone(),
+                extensions: extensions.clone(),
+            });
         }
     }
     match shelf.is_empty() {
         true => Err(OfferError::Nothing),
         false => Ok(shelf),
     }
+}
+
+fn extensions(offer: &Offer) -> Map<String, Value> {
+    let schema = super::checks::schema(offer);
+    let any = json!({ "type": "object" });
+    let side = |name: &str| schema.get(name).unwrap_or(&any).clone();
+    let bazaar = bazaar::block(&offer.capability, &side("input"), &side("output"));
+    let both = [(PAYMENT_IDENTIFIER, payment_identifier()), (BAZAAR, bazaar)];
+    both.map(|(name, block)| (name.to_owned(), block)).into_iter().collect()
 }
 
 fn listing(offer: &Offer, mode: &PaymentMode, seller: AgentId, endpoint: &str) -> Listing {
@@ -206,7 +231,7 @@ fn listing(offer: &Offer, mode: &PaymentMode, seller: AgentId, endpoint: &str) -
         verification_version: offer.verification_version.clone(),
         clarification_supported: offer.clarification_supported.then_some(true),
         audit_participating: offer.audit_participating.then_some(true),
-        private_metrics: None,
+        private_metrics: offer.private_metrics.then_some(true),
         description: offer.description.clone(),
         issued_at: None,
         signature: None,

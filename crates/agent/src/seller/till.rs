@@ -7,7 +7,7 @@ use std::{
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use skep_base::{AgentId, Hash32, Timestamp, hash::keccak256, json as canonical};
 use skep_sdk::{Client, Error};
 use skep_wire::{
@@ -16,7 +16,7 @@ use skep_wire::{
         EXACT, FacilitatorRequest, PAYABLE, PAYMENT_REQUIRED, PAYMENT_RESPONSE, PAYMENT_SIGNATURE,
         Payable, PayableFacts, Payment, PaymentRequired, Rail, Requirements, RequirementsV1,
         Resource, SettleResponse, SkepTerms, V1_NETWORK, X_PAYMENT, X_PAYMENT_RESPONSE,
-        from_header, ledger_network, reason, to_header,
+        from_header, is_identifier, ledger_network, reason, to_header,
     },
 };
 
@@ -167,16 +167,22 @@ pub(crate) fn payment_in(headers: &HeaderMap) -> Result<Option<Payment>, Unpaid>
     let bad = |detail: String| Unpaid::new(reason::INVALID_PAYLOAD, detail);
     let text = header.to_str().map_err(|error| bad(error.to_string()))?;
     let raw: Value = from_header(text).map_err(|error| bad(error.to_string()))?;
-    Payment::read(raw).map(Some).map_err(|error| bad(error.to_string()))
+    let payment = Payment::read(raw).map_err(|error| bad(error.to_string()))?;
+    match payment.identifier.as_deref().is_none_or(is_identifier) {
+        true => Ok(Some(payment)),
+        false => {
+            let detail = "a payment-identifier is 16 to 128 letters, digits, - and _";
+            Err(Unpaid::new(reason::INVALID_PAYLOAD, detail))
+        }
+    }
 }
 
-/// Finds what a payment pays for and checks whatever needs no ledger.
+/// Finds what a payment pays for and checks whatever needs neither a ledger nor a clock.
 pub(crate) fn judge(
     payment: &Payment,
     asked: &Asked,
     ways: Vec<Price>,
     resource: &Resource,
-    now: Timestamp,
 ) -> Result<Price, Unpaid> {
     let paid = &payment.payload.authorization;
     if payment.scheme != EXACT {
@@ -210,20 +216,27 @@ pub(crate) fn judge(
     if payment.resource.as_ref().is_some_and(|paid_for| !same(&paid_for.url)) {
         return Err(Unpaid::new(reason::INVALID_PAYLOAD, "the payment is for another resource"));
     }
-    let needed_ms = i64::try_from(way.ware.offer.max_latency_ms).unwrap_or(i64::MAX);
-    let needed_s = now.as_ms().saturating_add(needed_ms).div_euclid(1000);
-    let window = paid.window();
-    if window
-        .is_none_or(|(_, before)| i128::try_from(before).unwrap_or(i128::MAX) < needed_s.into())
-    {
-        let detail = "the payment would end before the work is done";
-        return Err(Unpaid::new(reason::VALID_BEFORE, detail));
-    }
     let chain = Rail::chain_id(&payment.network).unwrap_or_default();
     paid.check(&way.rail.domain(chain), &payment.payload.signature)
         .map_err(|error| Unpaid::new(reason::SIGNATURE, error.to_string()))?;
     check_binding(payment, asked, &way)?;
     Ok(way)
+}
+
+/// A payment must last until the work is done.
+pub(crate) fn check_time(payment: &Payment, way: &Price, now: Timestamp) -> Result<(), Unpaid> {
+    let needed_ms = i64::try_from(way.ware.offer.max_latency_ms).unwrap_or(i64::MAX);
+    let needed_s = now.as_ms().saturating_add(needed_ms).div_euclid(1000);
+    let window = payment.payload.authorization.window();
+    let lasts =
+        window.is_some_and(|(_, end)| i128::try_from(end).unwrap_or(i128::MAX) >= needed_s.into());
+    match lasts {
+        true => Ok(()),
+        false => {
+            let detail = "the payment would end before the work is done";
+            Err(Unpaid::new(reason::VALID_BEFORE, detail))
+        }
+    }
 }
 
 /// A payment of a signed hire is the buyer's own, and for this hire alone.
@@ -315,7 +328,7 @@ pub(crate) fn challenge(
         error: Some(why.reason.clone()),
         resource: resource.clone(),
         accepts: ways.iter().map(|way| way.v2.clone()).collect(),
-        extensions: Map::new(),
+        extensions: ways.first().map(|way| (*way.ware.extensions).clone()).unwrap_or_default(),
     };
     let hash = canonical::to_vec(params).map(|bytes| keccak256(&bytes).to_prefixed());
     let first = ways.first();

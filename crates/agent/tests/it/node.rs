@@ -293,6 +293,9 @@ fn found(listing: &Listing) -> Found {
         endpoint_proven: true,
         ranking: Ranking::default(),
         benchmark: Default::default(),
+        phase: Default::default(),
+        signal: String::new(),
+        score_at_least: None,
         operator_under_review: false,
     }
 }

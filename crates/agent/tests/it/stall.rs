@@ -60,6 +60,8 @@ pub struct Manners {
     pub redirect: Option<&'static str>,
     /// Answers 202 and works on its own time.
     pub job: bool,
+    /// Whoever asks for a job hears that it is still at work.
+    pub silent_jobs: bool,
     pub deliver_within_ms: Option<u64>,
     pub clarify: Option<fn() -> Clarified>,
 }
@@ -150,6 +152,12 @@ impl Stall {
 
     pub fn behave(&self, manners: Manners) {
         *self.manners.lock().unwrap() = manners;
+    }
+
+    /// A job that is done, and its answer.
+    pub fn done_job(&self) -> Option<(String, HireResponse)> {
+        let done = self.done.lock().unwrap();
+        done.iter().next().map(|(hash, response)| (format!("job_{hash}"), response.clone()))
     }
 
     pub fn price(&self) -> i64 {
@@ -365,7 +373,8 @@ async fn hire(State(stall): State<Stall>, headers: HeaderMap, body: String) -> R
 async fn job(State(stall): State<Stall>, Path(id): Path<String>) -> Response {
     let hash: Hash32 = id.strip_prefix("job_").unwrap().parse().unwrap();
     stall.asked.fetch_add(1, SeqCst);
-    let status = match stall.done.lock().unwrap().get(&hash) {
+    let silent = stall.manners().silent_jobs;
+    let status = match stall.done.lock().unwrap().get(&hash).filter(|_| !silent) {
         Some(response) => JobStatus::Complete { job_id: id, response: Box::new(response.clone()) },
         None => JobStatus::Pending { job_id: id, estimated_completion_ms: 100 },
     };

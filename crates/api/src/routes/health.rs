@@ -33,7 +33,8 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, ApiErr
 
 /// Counters for Prometheus
 ///
-/// With how many deals wait for a reviewer, and for how long the oldest has.
+/// With how many deals wait for a reviewer and for how long the oldest has, and which part of the
+/// VERIFIED agents hold a benchmark.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations", operation_id = "metrics",
     responses((status = 200, description = "Text", body = String)),
@@ -45,6 +46,10 @@ pub(super) async fn metrics(State(api): State<Api>) -> impl IntoResponse {
         let age = oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
         metrics::gauge!("reviews_waiting").set(waiting as f64);
         metrics::gauge!("reviews_oldest_age_s").set(age);
+    }
+    if let Ok((rate, over_limit)) = api.market.qualification_rate().await {
+        metrics::gauge!("score_qualification_rate").set(rate);
+        metrics::gauge!("score_qualification_over_limit").set(u8::from(over_limit));
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], counters::render())
 }

@@ -73,7 +73,7 @@ pub(super) struct HistoryQuery {
 
 /// List what became of an agent's benchmark
 ///
-/// The newest first. The event log has all of it, as `benchmark.changed`.
+/// The newest first, about 500 of them. The event log has all of it, as `benchmark.changed`.
 #[utoipa::path(
     get, path = "/v1/swarmscore/{agentId}/history", tag = "score",
     operation_id = "benchmark_history",

@@ -39,4 +39,7 @@ async fn operations() {
     assert!(metrics.contains(line), "{metrics}");
     assert!(metrics.contains("http_request_duration_seconds_bucket"), "{metrics}");
     assert!(!metrics.contains("0x00"), "{metrics}");
+    for gauge in ["score_qualification_rate 0", "score_qualification_over_limit 0"] {
+        assert!(metrics.contains(gauge), "{metrics}");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Fields that nobody has named yet are allowed everywhere: a capability may gain optional ones.
 
+mod example;
 mod input;
 mod output;
 
@@ -13,6 +14,7 @@ use std::{
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
+pub(crate) use self::example::example;
 use super::{
     Capability,
     taxonomy::{Kind, V0},
@@ -40,7 +42,7 @@ const NUMBERS_MAX: u64 = 100_000;
 const SIDE_MAX: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Input,
     Output,
 }
@@ -63,12 +65,31 @@ type Key = (&'static str, String, bool, Side);
 /// Compiled once each: there are a few for every entry of the taxonomy and no more.
 static COMPILED: RwLock<BTreeMap<Key, Arc<Validator>>> = RwLock::new(BTreeMap::new());
 
-fn compiled(capability: &Capability, version: &str, side: Side) -> Arc<Validator> {
+/// Made once each, as the validators are.
+static EXAMPLES: RwLock<BTreeMap<Key, Option<Value>>> = RwLock::new(BTreeMap::new());
+
+fn key(capability: &Capability, version: &str, side: Side) -> Key {
     let format = match capability.kind {
         Kind::Weather => capability.slot("format").to_owned(),
         _ => String::new(),
     };
-    let key = (capability.template, format, version != V0, side);
+    (capability.template, format, version != V0, side)
+}
+
+/// The schema as it is published, and a value that fits it.
+pub(super) fn shown(capability: &Capability, version: &str, side: Side) -> (Value, Option<Value>) {
+    let (schema, key) = (document(capability, version, side), key(capability, version, side));
+    let known = EXAMPLES.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    let value = known.unwrap_or_else(|| {
+        let made = example(&schema);
+        let mut known = EXAMPLES.write().unwrap_or_else(PoisonError::into_inner);
+        known.entry(key).or_insert(made).clone()
+    });
+    (schema, value)
+}
+
+fn compiled(capability: &Capability, version: &str, side: Side) -> Arc<Validator> {
+    let key = key(capability, version, side);
     let known = COMPILED.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.get(&key) {
         return Arc::clone(known);

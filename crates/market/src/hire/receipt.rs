@@ -40,7 +40,7 @@ pub(crate) struct ReceiptRecord {
     /// As the seller signed it.
     pub(crate) receipt: Receipt,
     pub(crate) listing: ListingId,
-    /// Seller and buyer have the same operator.
+    /// The buyer's operator is the seller's or the payee's.
     pub(crate) linked: bool,
     pub(crate) accepted_at: Timestamp,
     /// As the buyer signed it.
@@ -189,6 +189,7 @@ impl Market {
             ..Load::default()
         };
         load_told(&mut load, &[receipt.agent_id, receipt.buyer]);
+        load_told(&mut load, receipt.payee.filter(|payee| *payee != receipt.agent_id).as_slice());
         if is_free(receipt) {
             load.names.push((NAME_FREE_CALL, free_call(listing, &receipt.buyer)));
         } else {
@@ -245,7 +246,7 @@ impl Market {
         let record = ReceiptRecord {
             receipt: receipt.clone(),
             listing,
-            linked: are_linked(turn, &receipt.agent_id, &receipt.buyer)?,
+            linked: is_linked(turn, receipt, payee)?,
             accepted_at: turn.now(),
             counter: None,
             dispute: false,
@@ -522,7 +523,7 @@ fn take_payment(
     Ok(payment)
 }
 
-/// Whose an agent is: all of its record that [`are_linked`] takes.
+/// Whose an agent is: all of its record that [`is_linked`] takes.
 #[derive(Deserialize)]
 struct Owned {
     agent: Operated,
@@ -533,9 +534,22 @@ struct Operated {
     operator: Did,
 }
 
-fn are_linked(turn: &Turn, one: &AgentId, other: &AgentId) -> Result<bool, Stop> {
-    let one: Option<Owned> = turn.record(&agent_key(one))?;
-    let other: Option<Owned> = turn.record(&agent_key(other))?;
-    let operators = one.zip(other).map(|(one, other)| (one.agent.operator, other.agent.operator));
-    Ok(operators.is_some_and(|(one, other)| one == other))
+/// Whether the buyer's operator also sells, or is paid.
+fn is_linked(turn: &Turn, receipt: &Receipt, payee: AgentId) -> Result<bool, Stop> {
+    let operator = |agent: &AgentId| -> Result<Option<Did>, Stop> {
+        let known: Option<Owned> = turn.record(&agent_key(agent))?;
+        Ok(known.map(|known| known.agent.operator))
+    };
+    let Some(buyers) = operator(&receipt.buyer)? else { return Ok(false) };
+    if operator(&receipt.agent_id)?.is_some_and(|sellers| sellers == buyers) {
+        return Ok(true);
+    }
+    if payee == receipt.agent_id {
+        return Ok(false);
+    }
+    match receipt.payee == Some(payee) {
+        true => Ok(operator(&payee)?.is_some_and(|payees| payees == buyers)),
+        // Whoever does not say who was paid has not had it looked up whose that is.
+        false => Ok(true),
+    }
 }

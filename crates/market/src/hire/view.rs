@@ -2,10 +2,12 @@
 
 use skep_base::{AgentId, Timestamp, id::ListingId};
 use skep_hire::{listing::LISTINGS_PER_AGENT_MAX, terms};
+use skep_score::phase::sentence;
 use skep_store::{ListingFilter, ListingRow};
 use skep_wire::{
     Page,
     hire::{Found, Ranking},
+    score::Phase,
 };
 
 use super::{HireRefusal, ListingRecord, listing_key, search};
@@ -14,7 +16,8 @@ use crate::{Failure, Market, read};
 impl ListingRecord {
     pub(super) fn found(self, now: Timestamp) -> Found {
         let coarse = self.listing.private_metrics == Some(true);
-        let facts = self.facts();
+        let (facts, seller) = (self.facts(), self.seller);
+        let published = seller.phase != Phase::Unverified;
         Found {
             agent_id: self.listing.agent_id,
             listing_id: self.listing.id(),
@@ -23,8 +26,11 @@ impl ListingRecord {
             checked_at: self.checked_at,
             endpoint_proven: self.proven,
             ranking: Ranking { score: facts.score(), because: facts.because(coarse) },
-            benchmark: self.seller.benchmark,
-            operator_under_review: self.seller.under_review,
+            benchmark: seller.benchmark,
+            phase: seller.phase,
+            signal: sentence(seller.phase).to_owned(),
+            score_at_least: published.then(|| u16::from(seller.score_hundreds) * 100),
+            operator_under_review: seller.under_review,
             listing: self.listing,
         }
     }

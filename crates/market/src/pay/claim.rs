@@ -12,14 +12,12 @@ use skep_wire::{
     hire::{ESCROW_WAIT_MS_MAX, EscrowTerms, HireFacts, direct_payment_nonce},
     x402::{
         EXACT, FacilitatorRequest, Payment, PaymentError, Rail, Requirements, RequirementsV1,
-        V1_NETWORK, ledger_network, reason,
+        V1_NETWORK, is_identifier, ledger_network, reason,
     },
 };
 
 use super::{budget::Named, refusal::PayRefusal};
 
-/// The shortest and the longest id that a client may give a payment.
-const IDENTIFIER_LEN: std::ops::RangeInclusive<usize> = 16..=128;
 /// The longest capability and version of an escrow's terms, in bytes: they stand in the log.
 const CAPABILITY_LEN_MAX: usize = 128;
 const VERSION_LEN_MAX: usize = 16;
@@ -352,8 +350,7 @@ fn unknown_network(wanted: &Wanted) -> PayRefusal {
 }
 
 fn check_identifier(id: &str) -> Result<(), PayRefusal> {
-    let good = id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-    match good && IDENTIFIER_LEN.contains(&id.len()) {
+    match is_identifier(id) {
         true => Ok(()),
         false => {
             let message = "a payment-identifier is 16 to 128 letters, digits, - and _";

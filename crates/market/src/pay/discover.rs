@@ -2,10 +2,11 @@
 
 use serde_json::{Map, json};
 use skep_base::AgentId;
+use skep_hire::bazaar;
 use skep_wire::{
     hire::{Found, PaymentMode, SEARCH_LIMIT_MAX, Search},
     x402::{
-        DiscoveredResource, Discovery, EXACT, Pagination, Rail, Resource, V1_NETWORK,
+        BAZAAR, DiscoveredResource, Discovery, EXACT, Pagination, Rail, Resource, V1_NETWORK,
         ledger_network,
     },
 };
@@ -141,8 +142,7 @@ fn resource(rail: &Rail, found: Found) -> DiscoveredResource {
     let v1 = rail.requirements_v1(&v2, &sold);
     let accepts = [serde_json::to_value(v2), serde_json::to_value(v1)];
     let updated = listing.issued_at.or(found.checked_at);
-    let input = json!({ "type": "http", "method": "POST", "bodyType": "json" });
-    let bazaar = json!({ "info": { "input": input } });
+    let bazaar = bazaar::block_of(&listing.capability, listing.verification_version.as_deref());
     DiscoveredResource {
         resource: url,
         kind: "http".to_owned(),
@@ -157,6 +157,6 @@ fn resource(rail: &Rail, found: Found) -> DiscoveredResource {
             "first_call_free": listing.first_call_free,
             "reputation": found.reputation,
         }),
-        extensions: Map::from_iter([("bazaar".to_owned(), bazaar)]),
+        extensions: Map::from_iter([(BAZAAR.to_owned(), bazaar)]),
     }
 }

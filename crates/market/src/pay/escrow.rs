@@ -17,7 +17,7 @@ use skep_base::{
 use skep_settle::escrow::State;
 use skep_store::{AccountId, Bug, JobDraft, JobEnd, Load, Lock, Order, RecordKey, RouteKey, Turn};
 use skep_wire::{
-    hire::{EscrowTerms, HireEscrow, Receipt},
+    hire::{EscrowOrder, EscrowTerms, HireEscrow, Receipt},
     settle::{EscrowStatus, SettlementReceipt},
 };
 
@@ -70,6 +70,9 @@ pub(crate) struct HireEscrowRecord {
     /// When the money goes back by itself.
     pub(crate) due_at: Timestamp,
     pub(crate) timer: Option<JobId>,
+    /// The signed word that ended it, where it was not time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) order: Option<EscrowOrder>,
 }
 
 /// What the log says of an escrow.
@@ -202,6 +205,7 @@ pub(super) fn hold(
         delivered: None,
         due_at: now.plus(Duration::from_millis(terms.deliver_within_ms)),
         timer: None,
+        order: None,
     };
     set_timer(turn, &mut record)?;
     turn.put(&key, &record)?;

@@ -3,6 +3,7 @@
 use skep_base::{AgentId, Did};
 use skep_score::Fact;
 use skep_store::{Load, Lock, Turn};
+use skep_wire::hire::EscrowTerms;
 
 use super::escrow::HireEscrowRecord;
 use crate::{
@@ -17,18 +18,26 @@ pub(crate) struct Sides {
     seller: AgentId,
     /// Nobody is scored whom this node does not know.
     operator: Option<Did>,
+    /// The buyer's operator is the seller's or the payee's.
     linked: bool,
 }
 
 impl Market {
+    /// A payee of the buyer's operator gives the buyer its money back, so that its hire is as good
+    /// as one of itself.
     pub(crate) async fn sides_of(&self, record: &HireEscrowRecord) -> Result<Sides, Failure> {
-        let (seller, buyer) = (record.terms.seller, record.terms.buyer);
-        let mut records = self.read_all(vec![agent_key(&seller), agent_key(&buyer)]).await?;
-        let known: Option<AgentRecord> = crate::read::next(&mut records)?;
-        let buyer: Option<AgentRecord> = crate::read::next(&mut records)?;
-        let operator = known.map(|known| known.agent.operator);
-        let linked = buyer.is_some_and(|buyer| Some(&buyer.agent.operator) == operator.as_ref());
-        Ok(Sides { seller, operator, linked })
+        let EscrowTerms { seller, buyer, payee, .. } = &record.terms;
+        let mut keys = vec![agent_key(seller), agent_key(buyer)];
+        keys.extend((payee != seller).then(|| agent_key(payee)));
+        let (asked, mut records) = (keys.len(), self.read_all(keys).await?);
+        let mut operators = Vec::with_capacity(asked);
+        for _ in 0..asked {
+            let known: Option<AgentRecord> = crate::read::next(&mut records)?;
+            operators.push(known.map(|known| known.agent.operator));
+        }
+        let buyers = operators.remove(1);
+        let linked = buyers.is_some() && operators.contains(&buyers);
+        Ok(Sides { seller: *seller, operator: operators.swap_remove(0), linked })
     }
 }
 

@@ -20,7 +20,7 @@ use skep_wire::{
 use super::{
     OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
     rank::{Whose, rank_at, rank_now},
-    report, tell_benchmark,
+    report, tell_agent, tell_benchmark,
 };
 use crate::{
     AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
@@ -101,15 +101,14 @@ impl On<'_> {
             .map_err(|benchmark| AdminRefusal::Benchmark { benchmark })?;
         track.benchmark = after;
         if let Some(event) = event {
-            tell_benchmark(turn, &self.agent, &event)?;
+            tell_benchmark(turn, &self.agent, track, &event)?;
         }
         Ok(())
     }
 
     fn tell(&self, turn: &mut Turn, kind: &'static str, track: &Track) -> Result<(), Stop> {
         let told = json!({ "agent_id": self.agent, "tier": track.tier, "reason": self.reason });
-        turn.event(&RouteKey::of(self.agent), kind, &told, &[self.agent])?;
-        Ok(())
+        tell_agent(turn, &self.agent, kind, &told)
     }
 
     /// 9.7, whole: the benchmark goes, and the operator gets its cool-down.
@@ -143,10 +142,12 @@ impl On<'_> {
         self.step(turn, track, benchmark::Input::Clear { reason: self.reason })?;
         let key = operator_score_key(self.operator);
         let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
-        let own = |r: &&mut OperatorRevocation| r.agent_id == self.agent && r.reversed.is_none();
-        if let Some(revocation) = score.revocations.iter_mut().rev().find(own) {
-            revocation.reversed = Some(self.reason.to_owned());
+        if score.reverse(&self.agent, self.reason) {
             turn.put(&key, &score)?;
+            let told = json!({
+                "operator": self.operator, "agent_id": self.agent, "reason": self.reason,
+            });
+            turn.event(&key.route, "operator.revocation_reversed", &told, &[self.agent])?;
         }
         rank_now(turn, &Whose::Agent(self.agent))?;
         Ok(json!({ "benchmark": track.benchmark, "operator": score }))

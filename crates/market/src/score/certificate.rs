@@ -5,6 +5,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use skep_base::{
     AgentId, Timestamp,
+    ed25519::PublicKey,
     hash::json_sha256,
     id::{DealId, SessionId},
 };
@@ -13,8 +14,8 @@ use skep_settle::session_proof;
 use skep_wire::{
     conduit::{SessionBundle, SessionProof},
     score::{
-        Certificate, Dimension, FailedCheck, NumberedFact, RECENT_PROOFS_MAX, Settled, Verdict,
-        VerifyAnswer, VerifyLevel, VerifyRequest,
+        Certificate, Dimension, FailedCheck, NumberedFact, Ordered, RECENT_PROOFS_MAX, Settled,
+        Verdict, VerifyAnswer, VerifyLevel, VerifyRequest,
     },
     settle::{SettlementReceipt, VerificationCallback, Verifier, VerifierStamp},
 };
@@ -22,7 +23,8 @@ use skep_wire::{
 use super::{publication::bug, refusal::ScoreRefusal};
 use crate::{
     Failure, Market,
-    deal::{AGENT_KID, proof_key, settlement_record_key, verifier_key},
+    deal::{AGENT_KID, DealRecord, deal_key, proof_key, settlement_record_key, verifier_key},
+    pay::{HireEscrowRecord, escrow_key},
     read::next,
     session,
 };
@@ -67,7 +69,7 @@ impl Market {
         Ok(proofs)
     }
 
-    /// Those of deals; an escrow of a hire has no receipt but its fact.
+    /// Those of deals and of hires, each with what others than this node have signed of it.
     async fn newest_settlements(
         &self,
         facts: &[NumberedFact],
@@ -80,46 +82,70 @@ impl Market {
         for _ in &deals {
             receipts.extend(next::<SettlementReceipt>(&mut records)?);
         }
-        let verdicts: Vec<_> = receipts.iter().map(|r| r.settlement.verification_id).collect();
-        let keys = verdicts.iter().flatten().map(proof_key).collect();
-        let mut records = self.read_all(keys).await?;
+        // What was judged has a verdict, what was hired may have its buyer's order.
+        let of = |receipt: &SettlementReceipt| match &receipt.settlement.verification_id {
+            Some(verification) => proof_key(verification),
+            None => escrow_key(&receipt.settlement.escrow_id),
+        };
+        let mut records = self.read_all(receipts.iter().map(of).collect()).await?;
         let mut settled = Vec::with_capacity(receipts.len());
         for receipt in receipts {
-            let callback: Option<VerificationCallback> = match receipt.settlement.verification_id {
-                Some(_) => next(&mut records)?,
-                None => None,
-            };
-            let verdict = match callback {
-                Some(callback) => self.verdict(&callback).await?,
-                None => None,
-            };
-            let mut settled_one = Settled { receipt, verdict };
-            // A key that was replaced since then shows nothing.
-            settled_one.verdict = settled_one.verdict.take().filter(|v| settled_one.is_signed(v));
-            settled.push(settled_one);
+            let mut one = Settled { receipt, verdict: None, ordered: None };
+            match one.receipt.settlement.verification_id {
+                Some(_) => {
+                    let callback: Option<VerificationCallback> = next(&mut records)?;
+                    if let Some(callback) = callback {
+                        one.verdict = self.verdict(&one, &callback).await?;
+                    }
+                }
+                None => {
+                    let escrow: Option<HireEscrowRecord> = next(&mut records)?;
+                    let order = escrow.and_then(|e| e.order.map(|order| (e.terms, order)));
+                    // Only the buyer's word says something of the seller's work.
+                    one.ordered = order
+                        .filter(|(terms, order)| order.by == terms.buyer)
+                        .map(|(terms, order)| Ordered { terms, order });
+                }
+            }
+            settled.push(one);
         }
         Ok(settled)
     }
 
-    /// Who signed a callback, and with which key.
-    async fn verdict(&self, callback: &VerificationCallback) -> Result<Option<Verdict>, Failure> {
-        let Some(bundle) = &callback.proof_bundle else { return Ok(None) };
-        let Ok(stamp) = VerifierStamp::deserialize(&bundle["verifier"]) else { return Ok(None) };
-        let key = match stamp.kid.as_str() {
-            AGENT_KID => self.agent_record(&stamp.id).await?.current_key().copied(),
-            kid => {
-                let verifier: Option<Verifier> = self.read(verifier_key(&stamp.id)).await?;
-                let keys = verifier.map(|verifier| verifier.keys).unwrap_or_default();
-                keys.iter().find(|key| key.kid == kid).map(|key| key.public_key)
-            }
+    /// Who signed a callback, and with which of its keys, those replaced since then too.
+    async fn verdict(
+        &self,
+        settled: &Settled,
+        callback: &VerificationCallback,
+    ) -> Result<Option<Verdict>, Failure> {
+        let Some((verifier, kid)) = self.signer_of(callback).await? else { return Ok(None) };
+        let keys: Vec<PublicKey> = if kid == AGENT_KID {
+            let agent = self.agent_record(&verifier).await?.agent;
+            agent.keys.iter().rev().map(|key| key.public_key).collect()
+        } else {
+            let known: Option<Verifier> = self.read(verifier_key(&verifier)).await?;
+            let keys = known.map(|known| known.keys).unwrap_or_default();
+            keys.iter().filter(|key| key.kid == kid).map(|key| key.public_key).collect()
         };
-        Ok(key.map(|key| Verdict {
-            verifier: stamp.id,
-            kid: stamp.kid,
-            key,
-            passed: callback.passed,
-            completed_at: callback.completed_at,
-        }))
+        let (passed, completed_at) = (callback.passed, callback.completed_at);
+        let verdict = |key| Verdict { verifier, kid: kid.clone(), key, passed, completed_at };
+        Ok(keys.into_iter().map(verdict).find(|verdict| settled.is_signed(verdict)))
+    }
+
+    /// A callback without its bundle does not say whose it is; the deal does.
+    async fn signer_of(
+        &self,
+        callback: &VerificationCallback,
+    ) -> Result<Option<(AgentId, String)>, Failure> {
+        if let Some(bundle) = &callback.proof_bundle {
+            let stamp = VerifierStamp::deserialize(&bundle["verifier"]).ok();
+            return Ok(stamp.map(|stamp| (stamp.id, stamp.kid)));
+        }
+        let id = callback.verification_id;
+        let known: Option<DealRecord> = self.read(deal_key(&id.deal())).await?;
+        let attempt = known.as_ref().and_then(|known| known.deal.attempt(id.attempt()));
+        let proof = attempt.and_then(|attempt| attempt.proof.as_ref());
+        Ok(proof.map(|proof| (proof.by, proof.kid.clone())))
     }
 
     /// Checks a publication by this node's own keys, or by those of an issuer that it trusts.

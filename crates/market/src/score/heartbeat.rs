@@ -9,7 +9,7 @@ use skep_score::{
 use skep_store::{Job, JobDraft, JobEnd, Load, Lock, RouteKey, Turn};
 use skep_wire::score::Evaluator;
 
-use super::{Scored, load_track};
+use super::{Scored, history_list, load_track};
 use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
 /// Jobs that look at a benchmark again.
@@ -46,6 +46,8 @@ impl Market {
             return Ok(());
         };
         let operator = self.agent_record(&agent).await?.agent.operator;
+        // Heartbeats make a history long, so they keep it short, too.
+        let surplus = self.surplus_history(&agent).await?;
         let records = vec![(agent_key(&agent), Lock::None)];
         let mut load = Load { records, ..Load::default() };
         load_track(&mut load, &agent, &operator, Lock::Exclusive);
@@ -57,6 +59,7 @@ impl Market {
                 return Ok(());
             }
             track.heartbeat = None;
+            surplus.iter().for_each(|line| turn.delist(&history_list(&agent), line));
             let who = Scored { agent, operator: &operator };
             market.evaluate(turn, who, &mut track, Evaluator::Heartbeat)?;
             market.put_track(turn, &agent, &track)

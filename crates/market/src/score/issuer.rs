@@ -40,7 +40,10 @@ pub(crate) struct Office {
     kid: String,
     place: OnceLock<Place>,
     pub(super) published: Published,
+    /// By the address that they came from: what a stranger names changes nobody else's keys.
     foreign: Mutex<BTreeMap<String, (Timestamp, KeySet)>>,
+    /// How many qualify, and whether these are too many, as it was a moment ago.
+    pub(super) rate: Mutex<Option<(Timestamp, (f64, bool))>>,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,7 @@ impl Office {
             place: OnceLock::new(),
             published: Published::default(),
             foreign: Mutex::default(),
+            rate: Mutex::default(),
         }
     }
 }
@@ -173,37 +177,45 @@ impl Market {
         issuer: &TrustedIssuer,
         kid: &str,
     ) -> Result<KeySet, Failure> {
-        if let Some(keys) = &issuer.keys {
-            return Ok(keys.clone());
+        match &issuer.keys {
+            Some(keys) => Ok(keys.clone()),
+            None => self.keys_at(&issuer.platform, &issuer.key_url, kid).await,
         }
+    }
+
+    /// The keys at an address, of this platform as far as the address is its own.
+    pub(super) async fn keys_at(
+        &self,
+        platform: &str,
+        key_url: &str,
+        kid: &str,
+    ) -> Result<KeySet, Failure> {
         let now = self.store.now().await?;
-        let platform = issuer.platform.clone();
         {
             let kept = self.office.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = kept.get(&platform).filter(|(at, _)| now.since(*at) < FOREIGN_KEPT);
+            let fresh = kept.get(key_url).filter(|(at, _)| now.since(*at) < FOREIGN_KEPT);
             if let Some((_, keys)) = fresh
                 && keys.find(kid, KeyPurpose::Publication).is_some()
             {
                 return Ok(keys.clone());
             }
         }
-        let keys = self.fetch_keys(issuer).await?;
+        let keys = self.fetch_keys(platform, key_url).await?;
         let mut kept = self.office.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= FOREIGN_MAX {
             kept.clear();
         }
-        kept.insert(platform, (now, keys.clone()));
+        kept.insert(key_url.to_owned(), (now, keys.clone()));
         Ok(keys)
     }
 
-    async fn fetch_keys(&self, issuer: &TrustedIssuer) -> Result<KeySet, ScoreRefusal> {
-        let platform = &issuer.platform;
+    async fn fetch_keys(&self, platform: &str, key_url: &str) -> Result<KeySet, ScoreRefusal> {
         let unreachable = |detail: &str| ScoreRefusal::IssuerUnreachable {
-            platform: platform.clone(),
+            platform: platform.to_owned(),
             detail: detail.to_owned(),
         };
         let egress = self.egress.as_ref().ok_or_else(|| unreachable("no_egress"))?;
-        let asked = egress.get_here(issuer.key_url.clone(), KEYS_LEN_MAX);
+        let asked = egress.get_here(key_url.to_owned(), KEYS_LEN_MAX);
         let body = tokio::time::timeout(FETCH_TIME_MAX, asked).await;
         let body = body
             .map_err(|_| unreachable("it took too long"))?

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::json;
 use skep_base::AgentId;
 use skep_score::import::{self, Applicant, Imported};
-use skep_store::{Load, Lock, RouteKey};
-use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, TrustedIssuer};
+use skep_store::{Load, Lock};
+use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, KeySet, TrustedIssuer};
 
 use super::{
     Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
+    tell_agent,
 };
 use crate::{Answered, Failure, Market, Signed, identity::agent_key};
 
@@ -37,7 +39,7 @@ impl Market {
     }
 
     /// Brings what another platform has signed about the caller. Without an agreement with that
-    /// platform nothing is kept (10.1, step 4).
+    /// platform only its tier is kept, and counts for nothing (10.1, step 4).
     pub async fn import_score(
         &self,
         signed: &Signed,
@@ -49,17 +51,58 @@ impl Market {
             if read.platform == self.platform().platform {
                 return Err(ScoreRefusal::from(import::Refusal::OwnExport).into());
             }
-            let (track, _) = self.track_record(&signed.agent).await?;
-            let value = import::informal(&read, &track, self.store.now().await?);
-            return Ok(Answered { value, replayed: false });
+            return self.import_informally(signed, &request, read).await;
         };
-        let kid = request.source_publication["issuer"]["kid"].as_str().unwrap_or_default();
-        let keys = self.keys_of(&issuer, kid).await?;
+        let keys = self.keys_of(&issuer, kid_of(&request)).await?;
+        self.check_import(signed, &request, &keys).await?;
+        self.accept_import(signed, read, issuer).await
+    }
+
+    async fn check_import(
+        &self,
+        signed: &Signed,
+        request: &ImportRequest,
+        keys: &KeySet,
+    ) -> Result<(), Failure> {
         let here = self.platform().platform;
         let applicant = Applicant { agent: &signed.agent, key: &signed.key, here };
         let now = self.store.now().await?;
-        import::check(&request, &keys, &applicant, now).map_err(ScoreRefusal::from)?;
-        self.accept_import(signed, read, issuer).await
+        Ok(import::check(request, keys, &applicant, now).map_err(ScoreRefusal::from)?)
+    }
+
+    /// Where the keys of the platform cannot be had, its word is not even shown: anybody could have
+    /// written it.
+    async fn import_informally(
+        &self,
+        signed: &Signed,
+        request: &ImportRequest,
+        read: import::Read,
+    ) -> Result<Answered<ImportAnswer>, Failure> {
+        let agent = signed.agent;
+        let keys = match import::own_key_url(&read) {
+            Some(url) => self.keys_at(&read.platform, &url, kid_of(request)).await.ok(),
+            None => None,
+        };
+        let Some(keys) = keys else {
+            let (track, _) = self.track_record(&agent).await?;
+            let value = import::informal(&read, false, &track, self.store.now().await?);
+            return Ok(Answered { value, replayed: false });
+        };
+        self.check_import(signed, request, &keys).await?;
+        let operator = self.agent_record(&agent).await?.agent.operator;
+        let records = vec![(agent_key(&agent), Lock::Shared)];
+        let mut load = Load { records, ..Load::default() };
+        load_track(&mut load, &agent, &operator, Lock::Exclusive);
+        let market = self.clone();
+        self.run_signed(signed, load, move |turn, _| {
+            let mut track = market.track_of(turn, &agent)?;
+            let informal = import::note(&read, &mut track).map_err(ScoreRefusal::from)?;
+            let told = json!({ "agent_id": agent, "informal": informal });
+            tell_agent(turn, &agent, "score.tier_noted", &told)?;
+            market.put_track(turn, &agent, &track)?;
+            Ok(import::informal(&read, true, &track, turn.now()))
+        })
+        .await
     }
 
     async fn accept_import(
@@ -89,7 +132,7 @@ impl Market {
             turn.claim_name(NAME_IMPORT, &digest, agent);
             if let Some(imported) = &track.imported {
                 let told = ImportEvent { agent_id: agent, imported };
-                turn.event(&RouteKey::of(agent), "score.imported", &told, &[agent])?;
+                tell_agent(turn, &agent, "score.imported", &told)?;
             }
             let who = Scored { agent, operator: &operator };
             market.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
@@ -98,4 +141,9 @@ impl Market {
         })
         .await
     }
+}
+
+/// The key that an export says it was signed with.
+fn kid_of(request: &ImportRequest) -> &str {
+    request.source_publication["issuer"]["kid"].as_str().unwrap_or_default()
 }

@@ -278,7 +278,9 @@ impl Market {
             trust_tier: atep::trust_tier(&sight.track, has_key),
             badges: atep::badges::shown(&sight.track, &sight.breadth, sight.now, is_owner),
             benchmark_history: self.benchmark_history(agent, PASSPORT_HISTORY_MAX).await?,
+            benchmark_events: sight.track.benchmark_events,
             operator_review: review(&sight),
+            unverified_imports: sight.track.informal.clone(),
         })
     }
 }

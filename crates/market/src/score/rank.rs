@@ -128,14 +128,15 @@ impl Market {
         let parameters = self.parameters();
         let around = who.around(self, turn, &base, &parameters)?;
         let (_, score) = track.score(&around);
-        let shown = track.to_show(&score);
-        let agent: Option<AgentRecord> = turn.record(&agent_key(&who.agent))?;
         let now = turn.now();
+        let shown = track.to_show(&score, now);
+        let agent: Option<AgentRecord> = turn.record(&agent_key(&who.agent))?;
         // A score that is not published moves nothing (11.2).
         let published = track.tier > Tier::Unverified;
         Ok(Seller {
             score_hundreds: if published { u8::try_from(shown.hundreds).unwrap_or(10) } else { 0 },
             benchmark: shown.held,
+            phase: shown.phase,
             newcomer: agent.is_some_and(|agent| is_newcomer(&agent.agent, now)),
             under_review: around.cooldown,
         })

@@ -1,14 +1,18 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use serde_json::json;
 use skep_base::hash::sha256;
 use skep_market::Market;
 use skep_wire::{
+    admin::{AdminAct, AdminRequest},
     identity::{Binding, RegisterAgent},
     notice::{WEBHOOK_TIMESTAMP, WebhookAttempt, WebhookOutcome},
+    settle::Outcome,
 };
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
+    deal_world::World,
     fixture::*,
     on_both_engines,
     receiver::{Got, Plain, Receiver, sending},
@@ -71,6 +75,55 @@ async fn log(market: &Market, who: &Person, kind: &str) -> Vec<String> {
 }
 
 on_both_engines! {
+    async fn a_reviewer_is_told_that_a_case_waits(f: Fixture) {
+        let receiver = Receiver::start(&[200]).await;
+        let w = World::new(f).await;
+        w.f.register_at(&w.rex.person, Some(&receiver.url("rex"))).await;
+        let market = sending(w.market());
+        drain(&market).await;
+        w.f.kinds().await;
+        let inbox = async || market.inbox(&w.rex.id(), 0, 100).await.unwrap().items;
+        let (known, sent) = (inbox().await.len(), receiver.got().len());
+        // Terms that leave it to a person, and a verifier that says nothing.
+        w.delivered(json!({"verification_hints": {"type": "human"}})).await;
+        w.f.tick();
+        w.delivered(json!({})).await;
+        w.f.clock.advance(2 * DAY);
+        drain(&market).await;
+        w.f.kinds().await;
+        let inbox = inbox().await;
+        let waits: Vec<_> = inbox[known..].iter().map(|e| (e.id.to_string(), &*e.kind)).collect();
+        let kinds: Vec<&str> = waits.iter().map(|(_, kind)| *kind).collect();
+        assert_eq!(kinds, ["delivery.received", "verification.timeout"]);
+        let got = receiver.got();
+        let told: Vec<_> = got[sent..].iter().map(|got| got.id().to_owned()).collect();
+        assert_eq!(told, waits.into_iter().map(|(id, _)| id).collect::<Vec<_>>());
+    }
+
+    async fn an_agent_is_told_what_becomes_of_its_score(f: Fixture) {
+        let receiver = Receiver::start(&[200]).await;
+        let w = World::new(f).await;
+        w.f.register_at(&w.ben, Some(&receiver.url("ben"))).await;
+        let market = sending(w.market());
+        for _ in 0..10 {
+            let (_, verification) = w.delivered(json!({})).await;
+            w.judge(verification, Outcome::Verified).await.unwrap();
+        }
+        let act = AdminAct::RevokeBenchmark { agent_id: w.ben.id() };
+        market.admin(AdminRequest { act, reason: "fraud".to_owned() }).await.unwrap();
+        drain(&market).await;
+        w.f.kinds().await;
+        let inbox = market.inbox(&w.ben.id(), 0, 200).await.unwrap().items;
+        let got = receiver.got();
+        for kind in ["tier.promoted", "benchmark.changed"] {
+            let events = inbox.iter().filter(|event| event.kind == kind);
+            let ids: Vec<String> = events.map(|event| event.id.to_string()).collect();
+            let told: Vec<&str> =
+                got.iter().filter(|got| got.kind() == kind).map(Got::id).collect();
+            assert_eq!((told, ids.len()), (ids.iter().map(String::as_str).collect(), 1), "{kind}");
+        }
+    }
+
     async fn a_notice_is_signed_and_delivered_once(f: Fixture) {
         let receiver = Receiver::start(&[200]).await;
         let market = sending(&f.market);

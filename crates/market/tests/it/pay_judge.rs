@@ -58,11 +58,22 @@ impl World {
 
     /// Ben asks for the mean of 1, 2 and 3, pays into escrow, and gets `result`.
     async fn delivered(&self, f: &Fixture, n: u64, result: i64) -> (DealId, Receipt) {
+        self.delivered_for(f, n, result, &self.ann).await
+    }
+
+    /// The same, where somebody else may be paid.
+    async fn delivered_for(
+        &self,
+        f: &Fixture,
+        n: u64,
+        result: i64,
+        payee: &Person,
+    ) -> (DealId, Receipt) {
         let params = json!({ "data": [1, 2, 3] });
         let asked = json!({ "capability": MEAN, "params": params });
         let wanted = hire(&self.ben, self.ann.id(), n, asked);
         let digest = wanted.digest().unwrap();
-        let terms = escrow_terms(&wanted, self.ann.id(), PRICE);
+        let terms = escrow_terms(&wanted, payee.id(), PRICE);
         let bill = Bill::for_escrow(&self.market.rail(), &self.ben, &terms, &wanted);
         let paid = settle(&self.market, &bill.request()).await;
         let id: DealId = paid.escrow_id.unwrap().parse().unwrap();
@@ -74,6 +85,7 @@ impl World {
             "verification": { "all_passed": true, "checks": {} }, "tx_hash": paid.transaction,
             "payment_mode": "platform_escrow:skep", "hire_hash": digest,
             "hire_id": receipt_id(&self.ann.id(), &self.ben.id(), &digest),
+            "payee": (payee.id() != self.ann.id()).then_some(payee.id()),
             "params_hash": json_sha256(&payload.params).unwrap(),
             "result_hash": json_sha256(&payload.result).unwrap(),
         }))
@@ -82,6 +94,41 @@ impl World {
         self.market.submit_receipt(receipt.clone(), None).await.unwrap();
         self.market.keep_payload(&receipt.hire_id, payload).await.unwrap();
         (id, receipt)
+    }
+
+    /// Two hires that pay `payee`: one is released, one is refunded for bad work. Says what they
+    /// add to Ann's score and to her listing's hires, and whether they are marked as linked.
+    async fn two_hires(
+        &self,
+        f: &Fixture,
+        n: u64,
+        payee: &Person,
+    ) -> ((u64, u64, u64), u64, [bool; 2]) {
+        f.tick();
+        let door = "http://127.0.0.1:9";
+        let more = json!({
+            "capability": MEAN, "payment_mode": "platform_escrow:skep", "payee": payee.id(),
+        });
+        self.market.publish_listing(self.ann.lists(f.now(), door, more)).await.unwrap();
+        let (before, hires) = (self.counted().await, self.hires().await);
+        let (id, good) = self.delivered_for(f, n, 2, payee).await;
+        let order = escrow_order(id, EscrowVerb::Release, &self.ben, good.result_hash);
+        self.market.escrow_order(id, EscrowVerb::Release, order).await.unwrap();
+        let (id, bad) = self.delivered_for(f, n + 1, 5, payee).await;
+        let order = escrow_order(id, EscrowVerb::Refund, &self.ben, None);
+        self.market.escrow_order(id, EscrowVerb::Refund, order).await.unwrap();
+        self.look().await;
+        let mut linked = [false; 2];
+        for (linked, receipt) in linked.iter_mut().zip([&good, &bad]) {
+            *linked = self.market.receipt(&receipt.hire_id).await.unwrap().linked;
+        }
+        let after = self.counted().await;
+        let added = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+        (added, self.hires().await - hires, linked)
+    }
+
+    async fn hires(&self) -> u64 {
+        self.reputation().await.last_30d_hire_count.unwrap()
     }
 
     async fn refuse(&self, f: &Fixture, id: DealId, receipt: &Receipt) -> StoredReceipt {
@@ -216,6 +263,26 @@ on_both_engines! {
         assert_eq!(after.escrow.as_deref(), Some("RELEASED"));
         assert_eq!(w.counted().await, (1, 1, 2));
         assert_eq!(f.balance(&w.ann).await, "20000/0/0");
+        f.audit_is_clean().await;
+    }
+
+    async fn a_buyer_that_pays_its_own_operator_scores_nobody(f: Fixture) {
+        let w = World::of(&f).await;
+        let cat = Person::new(3);
+        f.register(&cat).await;
+        let strangers = ((2, 1, 2), 1, [false; 2]);
+        let nothing = ((0, 0, 0), 0, [true; 2]);
+        assert_eq!(w.two_hires(&f, 1, &w.ann).await, strangers);
+        assert_eq!(w.two_hires(&f, 3, &cat).await, strangers, "who is paid may be another");
+        let key = skep_base::ed25519::SecretKey::from_seed([50; 32]);
+        f.market.register_operator(operator(&key, "buyers", f.now())).await.unwrap();
+        for who in [&w.ben, &cat] {
+            f.change(who, who.attach(&key, f.now())).await.unwrap();
+        }
+        assert_eq!(w.two_hires(&f, 5, &cat).await, nothing, "the money comes back to the buyer");
+        assert_eq!(w.two_hires(&f, 7, &w.ann).await, strangers);
+        f.change(&w.ann, w.ann.attach(&key, f.now())).await.unwrap();
+        assert_eq!(w.two_hires(&f, 9, &w.ann).await, nothing);
         f.audit_is_clean().await;
     }
 

@@ -1,9 +1,13 @@
 //! What counts for a score, when it stops counting, and what follows for the next deal's money.
 
+#[path = "scores/evidence.rs"]
+mod evidence;
 #[path = "scores/gate.rs"]
 mod gate;
 #[path = "scores/life.rs"]
 mod life;
+#[path = "scores/replay.rs"]
+mod replay;
 
 use std::time::Duration;
 

@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use skep_base::{AgentId, Hash32, Timestamp};
+use skep_base::{AgentId, Hash32, Timestamp, hash::json_sha256};
 use skep_wire::{
     conduit::{SessionBundle, SessionProof, SessionStatus},
+    hire::{EscrowVerb, WalletSigned as _},
     identity::Statement,
     score::{
         CERTIFICATE_FACTS_MAX, CERTIFICATE_SETTLEMENTS_MAX, Certificate, Coverage, Dimension, Fact,
-        KeyPurpose, NumberedFact, Publication, RECENT_PROOFS_MAX, Settled, VerifyAnswer,
+        KeyPurpose, NumberedFact, Ordered, Publication, RECENT_PROOFS_MAX, Settled, VerifyAnswer,
         VerifyLevel,
     },
-    settle::EscrowStatus,
+    settle::{EscrowSettlement, EscrowStatus},
 };
 
 use super::{CLOCK_SKEW_MAX, Findings, Source, untagged};
@@ -224,9 +225,10 @@ impl Audit<'_> {
         let mut seen = BTreeSet::new();
         for (index, settled) in shown.iter().take(CERTIFICATE_SETTLEMENTS_MAX).enumerate() {
             match self.settlement(settled) {
-                Ok(()) => {
+                Ok(independent) => {
                     if seen.insert(settled.receipt.settlement.escrow_id) {
                         self.coverage.settlements_proven += 1;
+                        self.coverage.settlements_independent += u64::from(independent);
                     }
                 }
                 Err((check, detail)) => {
@@ -241,7 +243,8 @@ impl Audit<'_> {
         self.expect("settlements.missing", enough, "too few receipts are shown");
     }
 
-    fn settlement(&self, settled: &Settled) -> Result<(), (&'static str, String)> {
+    /// Says whether somebody besides the marketplace has signed for it.
+    fn settlement(&self, settled: &Settled) -> Result<bool, (&'static str, String)> {
         let told = |check, detail: &str| (check, detail.to_owned());
         let receipt = &settled.receipt;
         let said = &receipt.settlement;
@@ -265,13 +268,62 @@ impl Audit<'_> {
         if !fits {
             return Err(told("settlements.fact", "the fact says something else"));
         }
-        match &settled.verdict {
-            Some(verdict) if !settled.is_signed(verdict) => {
-                Err(told("settlements.verdict", "the verifier's key has not signed it"))
+        let judged = judged(settled).map_err(|what| told("settlements.verdict", what))?;
+        let ordered = match &settled.ordered {
+            Some(ordered) => {
+                word_of_buyer(said, ordered).map_err(|what| told("settlements.order", what))?;
+                true
             }
-            _ => Ok(()),
-        }
+            None => false,
+        };
+        Ok(judged || ordered)
     }
+}
+
+/// Whether a verifier has judged the work; a receipt that names a verdict is nothing without it.
+fn judged(settled: &Settled) -> Result<bool, &'static str> {
+    let said = &settled.receipt.settlement;
+    let named = said.verification_id.is_some()
+        || said.proof_hash.is_some()
+        || said.proof_signature.is_some();
+    match &settled.verdict {
+        None if named => Err("the verifier's verdict is missing"),
+        None => Ok(false),
+        Some(verdict) if !settled.is_signed(verdict) => Err("the verifier's key has not signed it"),
+        Some(verdict) if verdict.passed != (said.status == EscrowStatus::Released) => {
+            Err("the verdict says something else")
+        }
+        Some(_) => Ok(true),
+    }
+}
+
+/// Whether the buyer itself has said what became of its money.
+fn word_of_buyer(said: &EscrowSettlement, ordered: &Ordered) -> Result<(), &'static str> {
+    let Ordered { terms, order } = ordered;
+    if order.check_signature().is_err() {
+        return Err("the order's signature does not verify");
+    }
+    if order.by != said.requester {
+        return Err("the order is not the buyer's");
+    }
+    if order.escrow_id != said.escrow_id {
+        return Err("the order is about another escrow");
+    }
+    let does = match order.verb {
+        EscrowVerb::Release => EscrowStatus::Released,
+        EscrowVerb::Refund => EscrowStatus::Refunded,
+    };
+    if does != said.status {
+        return Err("the order says something else");
+    }
+    if !json_sha256(terms).is_ok_and(|hash| hash == said.terms_hash) {
+        return Err("the terms are not those of the receipt");
+    }
+    let moved = said.released_minor.checked_add(said.refunded_minor);
+    let fits = terms.buyer == said.requester
+        && terms.seller == said.provider
+        && moved == Some(terms.amount);
+    if fits { Ok(()) } else { Err("the terms name other parties or another amount") }
 }
 
 fn chained(before: Hash32, facts: &[NumberedFact], agent: &AgentId) -> Hash32 {

@@ -26,6 +26,7 @@ fn a_stranger_checks_a_certificate() {
     let coverage = answer.coverage.unwrap();
     assert_eq!((coverage.facts_stated, coverage.facts_shown), (120, 120));
     assert_eq!((coverage.sessions_proven, coverage.settlements_proven), (10, 20));
+    assert_eq!(coverage.settlements_independent, 0, "these rest on the marketplace's word");
 }
 
 #[test]

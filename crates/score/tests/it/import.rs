@@ -92,9 +92,33 @@ fn an_export_is_taken_once_and_only_by_its_agent() {
     older.computed_at = Timestamp::from_ms(read.computed_at.as_ms() - 1);
     let older = import::accept(&older, &trusted(&source), &mut track, now);
     assert_eq!(older, Err(Refusal::Older));
-    let informal = import::informal(&read, &Track::default(), now);
+    let mut shown = Track::default();
+    import::note(&read, &mut shown).unwrap();
+    assert_eq!(import::note(&read, &mut shown), Err(Refusal::Repeated));
+    let informal = import::informal(&read, true, &shown, now);
     assert!(!informal.accepted && informal.source_tier == Tier::Verified);
-    assert_eq!(informal.phase, Phase::Unverified);
+    assert_eq!((informal.phase, shown.informal.len()), (Phase::Unverified, 1));
+    // An agreement takes the place of what was only shown.
+    import::accept(&read, &trusted(&source), &mut shown, now).unwrap();
+    assert!(shown.informal.is_empty());
+}
+
+#[test]
+fn keys_are_asked_for_at_the_platforms_own_host_only() {
+    let mut read = import::read(&export(&World::standard(1))).unwrap();
+    let keys = Some("https://one.example/.well-known/swarmscore-keys".to_owned());
+    assert_eq!(import::own_key_url(&read), keys);
+    for url in [
+        "https://one.example/a",
+        "https://two.example",
+        "https://u@one.example",
+        "https://one.example:81",
+        "file://one.example",
+        "one.example",
+    ] {
+        read.platform_url = url.to_owned();
+        assert_eq!(import::own_key_url(&read), None, "{url}");
+    }
 }
 
 #[test]

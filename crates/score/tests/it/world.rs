@@ -232,7 +232,7 @@ impl World {
             at: self.now,
         });
         let receipt = SettlementReceipt { settlement, key, signature };
-        self.settled.push(Settled { receipt, verdict: None });
+        self.settled.push(Settled { receipt, verdict: None, ordered: None });
     }
 
     /// Where the window begins among the facts.

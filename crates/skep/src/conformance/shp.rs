@@ -223,6 +223,10 @@ async fn escrow_lines(world: &World) -> Vec<super::Line> {
             => escrow::silence_refunds),
         line!(world, ESCROW "7.3.1" "a custom escrow honours the same verbs"
             => custom_escrow::another_node_keeps_the_money),
+        line!(world, ESCROW "7.3.1" "a custom escrow refunds what fails the buyer's check"
+            => custom_escrow::another_node_gives_money_back),
+        line!(world, ESCROW "7.3.1" "a custom escrow refunds by its own time-out"
+            => custom_escrow::another_nodes_clock_gives_money_back),
     ]
 }
 

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Result;
 use skep_wire::score::{
-    BenchmarkEvent, BenchmarkStatus, Fraction, Publication, ScoreView, TrustTier, WithImports,
+    BenchmarkEvent, BenchmarkStatus, Fraction, InformalTier, Publication, ScoreView, TrustTier,
+    WithImports,
 };
 
 use super::event_words;
@@ -49,9 +50,13 @@ pub fn page(view: &ScoreView, out: &mut dyn Write) -> Result<()> {
     if let Some(with) = &said.with_imports {
         imports(with, out)?;
     }
+    list("elsewhere", &view.unverified_imports.iter().map(elsewhere).collect::<Vec<_>>(), out)?;
     list("badges", &view.badges.iter().map(|badge| plain(&badge.label)).collect::<Vec<_>>(), out)?;
     let history = view.benchmark_history.iter().take(HISTORY).map(line).collect::<Vec<_>>();
     list("history", &history, out)?;
+    if view.benchmark_events > history.len() as u64 {
+        writeln!(out, "           {} events in all", view.benchmark_events)?;
+    }
     writeln!(out)?;
     let (by, kid) = (plain(&issuer.platform), plain(&issuer.kid));
     writeln!(
@@ -150,6 +155,12 @@ fn imports(with: &WithImports, out: &mut dyn Write) -> Result<()> {
     let word = if with.probation.over { "over" } else { "under way" };
     writeln!(out, "           probation {word}: {done} of {needed} sessions here")?;
     Ok(())
+}
+
+fn elsewhere(informal: &InformalTier) -> String {
+    let (platform, tier) = (plain(&informal.platform), word(&informal.tier));
+    let at = informal.computed_at;
+    format!("{tier} at {platform} on {at}: unverified, it counts for nothing here")
 }
 
 /// One event of a benchmark's history.

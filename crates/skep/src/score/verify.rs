@@ -141,11 +141,13 @@ fn print(
     if let Some(coverage) = answer.coverage {
         writeln!(
             out,
-            "evidence: {} of {} facts chained, {} sessions and {} settlements proven",
+            "evidence: {} of {} facts chained, {} sessions and {} settlements proven, {} of these \
+             by a verifier's or the buyer's own signature",
             coverage.facts_shown,
             coverage.facts_stated,
             coverage.sessions_proven,
-            coverage.settlements_proven
+            coverage.settlements_proven,
+            coverage.settlements_independent
         )?;
     }
     if answer.verified {

@@ -52,14 +52,21 @@ pub struct Town {
     pub home: tempfile::TempDir,
     pub node: Child,
     listen: String,
+    database: String,
 }
 
 impl Town {
     pub fn open() -> Town {
+        Town::open_on(|home| format!("sqlite:{}", home.join("skep.db").display()))
+    }
+
+    /// A node on a database that stands in this place.
+    pub fn open_on(database: impl FnOnce(&Path) -> String) -> Town {
         let home = tempfile::tempdir().unwrap();
+        let database = database(home.path());
         let listen = format!("127.0.0.1:{}", free_port());
-        let node = start_node(home.path(), &listen);
-        Town { home, node, listen }
+        let node = start_node(home.path(), &listen, &database);
+        Town { home, node, listen, database }
     }
 
     pub fn url(&self) -> &str {
@@ -75,7 +82,7 @@ impl Town {
     }
 
     pub fn start_node(&mut self) {
-        self.node = start_node(self.home.path(), &self.listen);
+        self.node = start_node(self.home.path(), &self.listen, &self.database);
     }
 
     /// An agent with a keyring in a file, known to the node.
@@ -108,17 +115,15 @@ impl Town {
     /// Nothing was made of nothing, and nothing was lost.
     #[track_caller]
     pub fn audit(&self, funded_minor: i64) {
-        let database = format!("sqlite:{}", self.path("skep.db").display());
         let mut audit = stage::skep(self.home.path());
-        let report = stage::told(audit.args(["ledger", "audit", "--database", &database]));
+        let report = stage::told(audit.args(["ledger", "audit", "--database", &self.database]));
         assert_eq!(report["problem_count"], 0, "{report:#}");
         assert_eq!(report["held_by_accounts"]["USDC"], funded_minor, "{report:#}");
     }
 }
 
-fn start_node(home: &Path, listen: &str) -> Child {
-    let database = format!("sqlite:{}", home.join("skep.db").display());
-    let flags = ["--listen", listen, "--database", &database, "--no-verifier"];
+fn start_node(home: &Path, listen: &str, database: &str) -> Child {
+    let flags = ["--listen", listen, "--database", database, "--no-verifier"];
     Child::spawn(&mut stage::up(home, &flags)).unwrap()
 }
 

@@ -51,7 +51,7 @@ fn vcap_is_conformed_to_by_checks_that_exist() {
 
 #[test]
 fn shp_is_conformed_to_by_checks_that_exist() {
-    conformed("shp", &json!([["Hire", true], ["Escrow", true], ["Clarify", true]]), 30);
+    conformed("shp", &json!([["Hire", true], ["Escrow", true], ["Clarify", true]]), 32);
 }
 
 #[test]

@@ -292,13 +292,14 @@ fn trust(node: &World, issuer: &World) {
 
 #[test]
 fn a_record_is_taken_to_another_node_once() {
-    let (home, ben) = seasoned();
+    let (mut home, ben) = seasoned();
     let keys = home.home.path().to_owned();
     let away = World::new();
     for name in ["ann", "ben"] {
         away.enter(&keys, name);
     }
     runtime().block_on(away.client(&keys, "ann").advance_clock(31 * DAY_S)).unwrap();
+    let early = home.json("ben", &["score", "export", &ben]);
     home.told("ben", &["score", "export", &ben, "--out", "mine.json"]);
     let export = read(&home.path("mine.json"));
     let bens = keys.join("ben.keys");
@@ -311,7 +312,28 @@ fn a_record_is_taken_to_another_node_once() {
         assert!(output.status.code() == Some(1) && said.contains(code), "{code}: {said}");
     };
 
-    code(&import(&bens, &export), "no agreement");
+    // Without an agreement the tier is shown, if its issuer has signed it, and counts for nothing.
+    let mut nameless = export.clone();
+    nameless["publication"]["issuer"]["platform_url"] = json!("http://127.0.0.1:1");
+    for (document, noted) in [(&nameless, false), (&export, true)] {
+        let output = import(&bens, document);
+        code(&output, "no agreement");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&answer["accepted"], &answer["noted"]), (&json!(false), &json!(noted)));
+    }
+    code(&import(&bens, &resigned(&export)), "import_bad_publication");
+    code(&import(&bens, &export), "import_repeated");
+    let own = |args: &[&str]| {
+        let keys = ["--keys", bens.to_str().unwrap()];
+        away.told("ben", &[args, &keys].concat())
+    };
+    let page = own(&["score", "show", &ben, "--sign"]);
+    let host = home.url.split_once("://").unwrap().1;
+    assert!(page.contains(&format!("elsewhere  BASIC at {host} on")), "{page}");
+    assert!(page.contains("New agent") && page.contains("0 of 1000"), "it counts: {page}");
+    let passport: Value = serde_json::from_str(&own(&["score", "passport", &ben])).unwrap();
+    let shown = &passport["extensions"]["swarmscore_unverified_imports"][0];
+    assert_eq!((&shown["platform"], &shown["unverified"]), (&json!(host), &json!(true)));
     trust(&away, &home);
     let mut forged = export.clone();
     forged["publication"]["dimensions"]["commercial_reliability"]["ap2_sessions_90d"] = json!(99);
@@ -327,6 +349,7 @@ fn a_record_is_taken_to_another_node_once() {
     assert_eq!(answer["accepted"], true, "{taken:?}");
     assert_eq!((&answer["phase"], &answer["probation"]["over"]), (&json!("BASIC"), &json!(false)));
     code(&import(&bens, &export), "import_repeated");
+    code(&import(&bens, &early), "import_older");
     let page = away.told("ann", &["score", "show", &ben]);
     assert!(page.contains("score      0 of 1000, NONE"), "the local score stays: {page}");
     assert!(page.contains("imported   from") && page.contains("0 of 15 sessions"), "{page}");
@@ -337,6 +360,67 @@ fn a_record_is_taken_to_another_node_once() {
     runtime().block_on(away.client(&keys, "ann").advance_clock(2 * DAY_S)).unwrap();
     let late = home.json("ben", &["score", "export", &ben]);
     code(&import(&bens, &late), "import_bad_publication");
+    // Its keys are asked for again after a while, and nobody is there.
+    runtime().block_on(away.client(&keys, "ann").advance_clock(DAY_S)).unwrap();
+    home.node.terminate().unwrap();
+    code(&import(&bens, &late), "issuer_unreachable");
+}
+
+#[test]
+fn a_record_of_yesterday_is_too_young_to_travel() {
+    let (home, away) = (World::new(), World::new());
+    let keys = home.home.path().to_owned();
+    let made = |name: &str| home.json(name, &["keys", "new"])["agent_id"].clone();
+    let (_, ben) = (made("ann"), made("ben"));
+    for name in ["ann", "ben"] {
+        home.enter(&keys, name);
+        away.enter(&keys, name);
+    }
+    trust(&away, &home);
+    let (ann, bens) = (home.client(&keys, "ann"), home.client(&keys, "ben"));
+    runtime().block_on(async {
+        assert_eq!(deal(&ann, &bens, "Hello").await, EscrowStatus::Released);
+    });
+    let export = home.json("ben", &["score", "export", ben.as_str().unwrap()]);
+    let file = away.write("import.json", &export);
+    let bens = keys.join("ben.keys");
+    let bens = bens.to_str().unwrap();
+    let said = away.refused("ben", &["score", "import", &file, "--keys", bens]);
+    assert!(said.contains("import_too_young"), "{said}");
+}
+
+#[test]
+fn what_was_imported_counts_after_thirty_sessions() {
+    let (home, ben) = seasoned();
+    let keys = home.home.path().to_owned();
+    let away = World::new();
+    for name in ["ann", "ben"] {
+        away.enter(&keys, name);
+    }
+    trust(&away, &home);
+    let (ann, bens) = (away.client(&keys, "ann"), away.client(&keys, "ben"));
+    runtime().block_on(ann.advance_clock(31 * DAY_S)).unwrap();
+    let export = home.json("ben", &["score", "export", &ben]);
+    let file = away.write("import.json", &export);
+    let path = keys.join("ben.keys");
+    away.told("ben", &["score", "import", &file, "--keys", path.to_str().unwrap()]);
+    let after = |deals: u32| {
+        runtime().block_on(async {
+            for _ in 0..deals {
+                assert_eq!(deal(&ann, &bens, "Hello").await, EscrowStatus::Released);
+            }
+        });
+        let said = away.json("ann", &["score", "show", &ben])["publication"].clone();
+        let held = |name: &str| said["escrow"][name].as_f64().unwrap();
+        let less = held("effective_modifier") < held("modifier");
+        let probation = &said["with_imports"]["probation"];
+        (probation["sessions_needed"].clone(), probation["over"].clone(), less)
+    };
+    // Fifteen, or thirty where the local ones alone would not do.
+    assert_eq!(after(14), (json!(15), json!(false), false));
+    assert_eq!(after(1), (json!(30), json!(false), false));
+    assert_eq!(after(14), (json!(30), json!(false), false));
+    assert_eq!(after(1), (json!(30), json!(true), true));
 }
 
 /// Signed with a key that is not the issuer's.

@@ -134,6 +134,24 @@ async fn a_program_is_listed_hired_paid_checked_and_receipted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_numbers_stay_so_when_a_listing_is_published_again() {
+    let world = World::open().await;
+    let seller = Actor::new(1).id();
+    for (flags, private) in [
+        (&["--private-metrics"][..], Some(true)),
+        (&["--private-metrics"], Some(true)),
+        (&[], None),
+    ] {
+        let args = [&[MEAN, "--price", "0.02"], flags].concat();
+        let mut selling = Child::spawn(&mut world.sell(&args, &skep_work())).unwrap();
+        let listed = world.money.listings_of(&seller).await.unwrap().items;
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].listing.private_metrics, private, "{flags:?}");
+        assert!(selling.terminate().unwrap().success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cannot_sell_is_told_why() {
     let world = World::open().await;
     let limit = Duration::from_secs(60);

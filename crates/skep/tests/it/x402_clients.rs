@@ -69,6 +69,18 @@ async fn run(
     shop: &Shop,
     script: &str,
 ) -> Result<Value, String> {
+    run_named(town, (ann, owner), shop, script, None, &plain_hire()).await
+}
+
+/// The same, with a name for the payment and a body of its own.
+async fn run_named(
+    town: &Town,
+    (ann, owner): (&Agent, Owner),
+    shop: &Shop,
+    script: &str,
+    name: Option<&str>,
+    body: &Value,
+) -> Result<Value, String> {
     let key = ann.actor.keyring.wallet().to_bytes();
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut command = client(town.home.path(), script);
@@ -79,7 +91,8 @@ async fn run(
         let allow = json!({"network": ledger_network(), "asset": asset, "max": max});
         command.env("ALLOW", allow.to_string());
     }
-    command.args([format!("{}/hire", shop.url()), plain_hire().to_string()]);
+    command.envs(name.map(|name| ("PAYMENT_ID", name)));
+    command.args([format!("{}/hire", shop.url()), body.to_string()]);
     let run = tokio::task::spawn_blocking(move || run_until(&mut command, WITHIN));
     let run = run.await.unwrap().unwrap();
     match run.status.success() {
@@ -132,6 +145,34 @@ async fn pays(script: &str, owner: Owner) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn x402_fetch_of_version_2_pays() {
     pays("pay_v2.mjs", Owner::Allows).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn x402_fetch_names_its_payment_and_pays_once() {
+    let town = Town::open();
+    let (ann, ben) = (town.buyer(1).await, town.agent(2).await);
+    let mut shop = town.sell(&ben, &Sale::default());
+    let name = Some("pay_7d5d747be160e280504c099d984bcfe0");
+    let script = "pay_v2.mjs";
+    let owner = (&ann, Owner::Allows);
+    let first = run_named(&town, owner, &shop, script, name, &plain_hire()).await.unwrap();
+    assert_eq!(first["status"], 200, "{first:#}");
+    // Each run signs a payment of its own. The seller was killed and started again in between.
+    shop.child.kill9();
+    shop = town.sell(&ben, &Sale { listen: listen(&shop), ..Sale::default() });
+    let again = run_named(&town, owner, &shop, script, name, &plain_hire()).await.unwrap();
+    assert_eq!(again, first, "the same answer, about the same payment");
+    let other = json!({"capability": CAPABILITY, "params": {"data": [5, 7]}});
+    let refused = run_named(&town, owner, &shop, script, name, &other).await.unwrap();
+    let code = &refused["body"]["code"];
+    assert_eq!((&refused["status"], code), (&json!(409), &json!("payment_identifier_reused")));
+    assert_eq!((ann.paid().await, shop.runs()), (vec![PRICE], 1));
+    town.audit(FUNDED_MINOR);
+}
+
+/// Where a seller listens.
+fn listen(shop: &Shop) -> String {
+    shop.url().trim_start_matches("http://").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

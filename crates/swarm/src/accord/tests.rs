@@ -246,3 +246,51 @@ fn what_is_kept_of_a_bundle_is_one_signature_of_each_that_is_needed() {
     assert_eq!((proven.signatures.len(), signers.len()), (5, 5));
     assert!(signers.iter().all(|did| room.dids.contains(did)));
 }
+
+/// A decision is long and a question short: whoever asks all the time is answered now and then.
+#[test]
+fn who_asks_over_and_over_is_answered_once_in_a_while() {
+    let mut room = Room::new(4, BTreeSet::new(), 2, 0);
+    room.perform(0, vec![Act::Wanted]);
+    while let Some((to, kept)) = room.line.pop() {
+        let acts = room.accords[to].take(room.now, &kept, &|_, _| Verdict::Valid);
+        room.perform(to, acts);
+    }
+    assert!(room.is_over());
+    let subject = room.accords[0].setting().subject.clone();
+    let asks = |room: &mut Room, by: usize, view: u32| -> usize {
+        let word = Word::NextView { prepared: None };
+        let kept = room.seal(by, Certificate { subject: subject.clone(), view, word }, Vec::new());
+        room.accords[0].take(room.now, &kept, &|_, _| Verdict::Invalid).len()
+    };
+    room.now = plus(room.now, 1_000);
+    let answers: usize = (0..50).map(|view| asks(&mut room, 1, view)).sum();
+    assert_eq!(answers, 1);
+    assert_eq!(asks(&mut room, 2, 1), 1, "another one's question is another");
+    room.now = plus(room.now, 199);
+    assert_eq!(asks(&mut room, 1, 1), 0);
+    room.now = plus(room.now, 1);
+    assert_eq!(asks(&mut room, 1, 1), 1);
+    assert_eq!(room.accords[0].told.len(), 1, "those of long ago are forgotten");
+}
+
+#[test]
+fn nothing_that_came_along_with_a_word_is_kept() {
+    let mut room = Room::new(4, BTreeSet::new(), 2, 0);
+    let subject = room.accords[0].setting().subject.clone();
+    room.perform(0, vec![Act::Wanted]);
+    room.line.clear();
+    let said = |word, view| Certificate { subject: subject.clone(), view, word };
+    let junk = room.seal(1, said(Word::NextView { prepared: None }, 9), Vec::new()).0;
+    let hash = value("p0", room.dids[0]).hash();
+    let sign = said(Word::Sign { step: Step::Prepare, hash }, 0);
+    let sign = room.seal(1, sign, vec![junk.clone(); 50]);
+    room.accords[0].take(room.now, &sign, &|_, _| Verdict::Valid);
+    let left = room.seal(2, said(Word::NextView { prepared: None }, 1), vec![junk; 50]);
+    room.accords[0].take(room.now, &left, &|_, _| Verdict::Valid);
+    let accord = &room.accords[0];
+    let proposal = accord.proposal.as_ref().expect("it leads");
+    let kept: Vec<&Kept> = proposal.prepare.values().chain(accord.moved_on.values()).collect();
+    assert_eq!(kept.len(), 2);
+    assert!(kept.iter().all(|kept| kept.attached.is_empty()));
+}

@@ -22,7 +22,7 @@ use crate::{
     epoch::Epoch,
     judge,
     kept::{Kept, attach},
-    score::{composite, may_stand},
+    score::{CANDIDATES_MAX, composite, may_stand},
 };
 
 /// What one signer may add to an election: a second, different message is evidence against it.
@@ -39,6 +39,29 @@ pub(crate) struct Election {
     voted: Option<Timestamp>,
     pub(super) candidacies: BTreeMap<Did, Vec<Kept>>,
     pub(super) votes: BTreeMap<Did, Vec<Kept>>,
+}
+
+impl Election {
+    /// Where all places of members are taken, the one with the lowest score leaves its own.
+    fn make_room(&mut self, current: &Epoch, score: Share) -> Result<(), Refusal> {
+        let members = self.candidacies.iter().filter(|(did, _)| current.contains(did));
+        let scores: Vec<(Share, Did)> = members
+            .filter_map(|(did, all)| match &all.first()?.message {
+                Message::Candidacy(candidacy) => Some((composite(&candidacy.score), *did)),
+                _ => None,
+            })
+            .collect();
+        match scores.iter().min() {
+            Some((lowest, did)) if scores.len() >= 2 * CANDIDATES_MAX => {
+                if *lowest >= score {
+                    return refuse(ErrorCode::InvalidRequest, "there are enough with more");
+                }
+                self.candidacies.remove(did);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Node {
@@ -263,11 +286,15 @@ impl Node {
         if !is_known {
             return refuse(ErrorCode::InvalidSignature, "a handshake comes first");
         }
-        // Newcomers have places of their own, and however early they come, members have theirs.
         self.make_place(m.agent_id)?;
+        let current = self.epoch().clone();
         let Some(election) = &mut self.election else {
             return Ok(());
         };
+        // Newcomers have places of their own; among members the better ones stand.
+        if current.contains(&m.agent_id) && !election.candidacies.contains_key(&m.agent_id) {
+            election.make_room(&current, composite(&m.score))?;
+        }
         keep(&mut election.candidacies, kept)
     }
 

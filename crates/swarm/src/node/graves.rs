@@ -9,6 +9,9 @@ use skep_wire::swarm::{ErrorCode, Message, Task};
 
 use super::{Node, Refusal, plus, refuse, tasks::FORGET_AFTER_MS};
 
+#[cfg(test)]
+mod tests;
+
 /// Tasks that are remembered so. Beyond that no new ones are taken: an old one never makes room.
 pub const GRAVES_MAX: usize = 10_000;
 /// Those among them that stay for longer than [`LONG_MS`]: what is over soon has room beside them.

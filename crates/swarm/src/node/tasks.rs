@@ -117,7 +117,7 @@ impl Node {
                 return refuse(ErrorCode::DuplicateProposal, "another task has this id");
             }
             if known.ended.is_some() {
-                self.tell_originator(&id, out);
+                self.answer_originator(now, &id, out);
                 return Ok(());
             }
         } else {
@@ -298,7 +298,7 @@ impl Node {
         self.forget(now);
     }
 
-    fn forget(&mut self, now: Timestamp) {
+    pub(super) fn forget(&mut self, now: Timestamp) {
         self.tasks.retain(|_, state| {
             let rest_ms =
                 if state.plan.is_witness() { FORGET_AFTER_MS } else { GUEST_FORGETS_AFTER_MS };
@@ -511,6 +511,15 @@ impl Node {
             if leads {
                 self.tell_originator(id, out);
             }
+        }
+    }
+
+    /// Whoever orders again what is over has not heard of the end.
+    fn answer_originator(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
+        if let Some(state) = self.tasks.get_mut(id) {
+            let originator = state.originator();
+            let accord = state.result.as_mut().unwrap_or(&mut state.plan);
+            perform(accord.tell_again(now, originator), out);
         }
     }
 

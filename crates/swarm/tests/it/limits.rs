@@ -1,15 +1,28 @@
 //! What one liar or stranger can make others believe, keep or do.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use skep_base::{Did, ed25519::SecretKey, json};
-use skep_swarm::{aggregate, kept::Kept, transcript::Transcript};
+use skep_base::{Did, ed25519::SecretKey, hash::sha256, json};
+use skep_swarm::{
+    aggregate,
+    kept::Kept,
+    node::{Ask, Event, Input, Node, Output},
+    pow,
+    transcript::Transcript,
+};
 use skep_wire::swarm::{
-    Artifact, Assign, End, ErrorCode, Invite, Message, Meta, Signed, Step, SubmitResult, Word,
+    Artifact, Assign, Certificate, Decline, ElectionVote, End, ErrorCode, Evidence, Handshake,
+    Invite, Location, Message, Meta, OBSERVED_MAX, Observed, Outcome, PROTOCOL_VERSION,
+    RANKINGS_MAX, Resources, Share, Signed, Step, Subject, SubmitResult, Task, Verification, Word,
+    named,
 };
 
 use super::{
-    room::{Room, secret},
+    room::{Room, id, secret},
     stories::agreed,
 };
 
@@ -19,10 +32,10 @@ fn elsewhere(by: &SecretKey, message: &Signed) -> Arc<Signed> {
     Arc::new(Signed::seal(meta, message.message.clone(), Vec::new(), by))
 }
 
-fn invite(room: &Room, chair: &SecretKey, id: &str, origin: Arc<Signed>) -> Arc<Signed> {
-    let task = room.task(id);
+fn invite(room: &Room, chair: &SecretKey, origin: Arc<Signed>) -> Arc<Signed> {
+    let task = room.task("any");
     let invite = Invite {
-        task_id: id.to_owned(),
+        task_id: origin.message.task_id().expect("an order").to_owned(),
         task_digest: task.description,
         complexity_estimate: task.complexity,
         depth: 0,
@@ -39,10 +52,10 @@ fn what_was_signed_in_another_swarm_counts_nowhere_else() {
     let [me, chair, ..] = room.tier1()[..] else { panic!("four lead") };
     let (client, chair) = (secret(50), room.keys[&chair].clone());
     let order = room.seal(&client, room.inject(&client, room.task("t")));
-    let stolen = invite(&room, &chair, "t", elsewhere(&client, &order));
+    let stolen = invite(&room, &chair, elsewhere(&client, &order));
     assert_eq!(room.refused(&me, stolen), Some(ErrorCode::InvalidRequest));
     assert!(room.nodes[&me].ends().is_empty(), "nobody has ordered that here");
-    let good = invite(&room, &chair, "t", order);
+    let good = invite(&room, &chair, order);
     assert_eq!(room.refused(&me, good), None);
     assert_eq!(room.nodes[&me].ends().len(), 1);
 }
@@ -140,7 +153,7 @@ fn a_size_that_is_not_the_contents_is_refused() {
 #[test]
 fn the_largest_sizes_are_added_up_and_sealed() {
     let mut room = Room::new(31);
-    room.complexity = skep_wire::swarm::Share::percent(60);
+    room.complexity = Share::percent(60);
     let client = secret(100);
     let order = room.seal(&client, room.inject(&client, room.task("t")));
     let chair = room.tier1()[0];
@@ -171,4 +184,317 @@ fn the_largest_sizes_are_added_up_and_sealed() {
     assert_eq!(ended.end, End::Succeeded);
     let sizes: Vec<u64> = ended.parts.into_iter().flatten().map(|part| part.size_bytes).collect();
     assert!(sizes.contains(&json::MAX_INTEGER.unsigned_abs()), "{sizes:?}");
+}
+
+/// The n-th stranger.
+fn stranger(n: u16) -> SecretKey {
+    SecretKey::from_seed(sha256(&n.to_be_bytes()).0)
+}
+
+fn hello(key: &SecretKey) -> Handshake {
+    let did = key.public().did();
+    Handshake {
+        agent_id: did,
+        pub_key: key.public(),
+        key_chain: Vec::new(),
+        capabilities: Vec::new(),
+        resources: Resources::default(),
+        location_vector: Location::default(),
+        proof_of_work: pow::solve(&did, 8),
+        protocol_version: PROTOCOL_VERSION.to_owned(),
+        evidence: Evidence::default(),
+    }
+}
+
+fn stored(room: &Room, did: &Did) -> usize {
+    serde_json::to_vec(&room.nodes[did]).expect("a node is JSON").len()
+}
+
+/// A message to itself about a task, as it passes through the room.
+fn next(room: &mut Room, is_it: &dyn Fn(&Did, &Message) -> bool) -> (Did, Arc<Signed>) {
+    while let Some((to, message)) = room.line.front() {
+        if is_it(to, &message.message) {
+            return room.line.pop_front().expect("it is there");
+        }
+        room.advance();
+    }
+    panic!("it never came");
+}
+
+#[test]
+fn what_comes_along_is_refused_or_not_kept() {
+    const JUNK_LEN: usize = 200_000;
+    let mut room = Room::new(4);
+    let (client, other) = (secret(100), room.keys[&room.tier1()[1]].clone());
+    let decline = Decline { task_id: "x".repeat(1_000), agent_id: other.public().did() };
+    let decline = room.seal(&other, Message::Decline(decline));
+    let junk = vec![decline; JUNK_LEN / 1_000];
+
+    let me = room.tier1()[0];
+    let greeting = Message::Handshake(hello(&stranger(1)));
+    let greeting = room.seal_with(&stranger(1), greeting, junk.clone());
+    assert_eq!(room.refused(&me, greeting), Some(ErrorCode::InvalidRequest));
+
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    room.line.push_back((me, order.clone()));
+    let is_ready =
+        |to: &Did, said: &Message| matches!(said, Message::Ready(m) if m.chair_id != *to);
+    let (to, ready) = next(&mut room, &is_ready);
+    room.line.clear();
+    let before = stored(&room, &to);
+    let attached = [ready.attached.clone(), junk.clone()].concat();
+    let key = room.keys[&ready.meta.signer].clone();
+    let ready = room.seal_with(&key, ready.message.clone(), attached);
+    room.line.push_back((to, ready));
+    room.advance();
+    let (subject, word) = (Subject::Plan { task_id: id("t") }, Word::NextView { prepared: None });
+    let asks = Message::Certificate(Certificate { subject, view: 1, word });
+    let attached = [vec![order], junk].concat();
+    let asks = room.seal_with(&key, asks, attached);
+    room.line.push_back((to, asks));
+    room.advance();
+    assert!(stored(&room, &to) > before, "the board and the word are there");
+    assert!(stored(&room, &to) < before + JUNK_LEN / 2, "{}", stored(&room, &to) - before);
+}
+
+/// Forty strangers write as much as they may; one newcomer can join four members.
+#[test]
+fn strangers_do_not_fill_the_record_of_an_election() {
+    const STRANGERS: u16 = 40;
+    let mut room = Room::new(4);
+    let timing = room.genesis.timing.clone();
+    let to_election = (timing.epoch_ms - timing.election_ms) / 1_000;
+    room.run(u32::try_from(to_election).unwrap());
+    let anybody = |n: usize| Did::from_fingerprint(sha256(&n.to_be_bytes()));
+    let seen = Observed { uptime: Share::ONE, proof_of_compute: Share::ONE };
+    let mut refused = 0;
+    let mut works = BTreeMap::new();
+    for n in 0..STRANGERS {
+        let key = stranger(n);
+        let (did, greeting) = (key.public().did(), hello(&key));
+        // Every second one contradicts itself.
+        if n % 2 == 0 {
+            works.insert(greeting.proof_of_work.hash, did);
+        }
+        let ballot = |first: usize| {
+            Message::ElectionVote(ElectionVote {
+                voter: did,
+                epoch: 2,
+                candidate_rankings: (first..first + RANKINGS_MAX).map(anybody).collect(),
+                observed: (0..OBSERVED_MAX).map(|n| (anybody(n), seen)).collect(),
+                location_vector: None,
+            })
+        };
+        let mut said = vec![Message::Handshake(greeting), ballot(0)];
+        said.extend((n % 2 == 1).then(|| ballot(1)));
+        for to in room.nodes.keys().copied().collect::<Vec<_>>() {
+            for message in &said {
+                let sealed = room.seal(&key, message.clone());
+                refused += usize::from(room.refused(&to, sealed).is_some());
+            }
+        }
+    }
+    assert!(refused > 0);
+    room.run(u32::try_from(timing.election_ms / 1_000).unwrap() + 30);
+    let bundle = room.sent.iter().find_map(|sent| match &sent.message {
+        Message::Certificate(Certificate {
+            word: Word::Bundle { step: Step::Commit, value },
+            ..
+        }) => match &value.outcome {
+            Outcome::Election(elected) => Some((sent, elected)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (bundle, elected) = bundle.expect("an election");
+    let strangers: BTreeSet<Did> = (0..STRANGERS).map(|n| stranger(n).public().did()).collect();
+    let by_strangers = bundle.attached.iter().filter(|m| strangers.contains(&m.meta.signer));
+    // Seventeen of them, a greeting and two ballots each at most.
+    assert!(by_strangers.count() <= 3 * 17);
+    let joined: Vec<Did> =
+        elected.members.iter().map(|m| m.did).filter(|did| strangers.contains(did)).collect();
+    assert_eq!(joined, [*works.values().next().unwrap()], "whose work is rarest and counts");
+}
+
+fn part(by: &SecretKey, n: usize) -> String {
+    named(&format!("nobody's-st-{n}"), &by.public().did())
+}
+
+fn assign(room: &Room, by: &SecretKey, to: &Did, n: usize) -> Message {
+    let task = Task {
+        parent_task_id: Some("nobody's".to_owned()),
+        assigned_to: Some(*to),
+        depth: 1,
+        complexity: Share::ZERO,
+        task_id: part(by, n),
+        ..room.task("any")
+    };
+    let (parent_task_id, winning_plan_id) = ("nobody's".to_owned(), "p".to_owned());
+    Message::Assign(Assign { task, assignee: *to, parent_task_id, winning_plan_id })
+}
+
+fn verdict(id: &str, about: &Did) -> Message {
+    let (task_id, agent_id) = (id.to_owned(), *about);
+    Message::Verification(Verification {
+        task_id,
+        agent_id,
+        accepted: true,
+        reason: None,
+        plan_id: None,
+    })
+}
+
+#[test]
+fn jobs_are_over_when_they_are_done_and_are_counted_even_then() {
+    let mut room = Room::new(4);
+    let [me, liar, ..] = room.tier1()[..] else { panic!("three lead") };
+    let liar = room.keys[&liar].clone();
+    let code = |out: Vec<Output>| {
+        out.into_iter().find_map(|output| match output {
+            Output::Refused { code, .. } => Some(code),
+            _ => None,
+        })
+    };
+    // Its agent has not begun.
+    let order = room.seal(&liar, assign(&room, &liar, &me, 0));
+    let early = room.seal(&liar, verdict(&part(&liar, 0), &me));
+    let now = room.now;
+    let mut slow: Node = room.nodes[&me].clone();
+    assert_eq!(code(slow.step(now, Input::Message(order))), None);
+    let early = code(slow.step(now, Input::Message(early)));
+    assert_eq!(early, Some(ErrorCode::InvalidRequest));
+
+    for n in 0..100 {
+        let order = room.seal(&liar, assign(&room, &liar, &me, n));
+        assert_eq!(room.refused(&me, order), None, "{n}");
+        let good = room.seal(&liar, verdict(&part(&liar, n), &me));
+        assert_eq!(room.refused(&me, good), None, "{n}");
+    }
+    let one_more = room.seal(&liar, assign(&room, &liar, &me, 100));
+    assert_eq!(room.refused(&me, one_more), Some(ErrorCode::InvalidRequest));
+    // Their deadline is an hour away; then there is room again.
+    room.now = room.now.plus(Duration::from_secs(3_601));
+    let later = room.seal(&liar, assign(&room, &liar, &me, 101));
+    assert_eq!(room.refused(&me, later), None);
+}
+
+#[test]
+fn one_result_of_a_part_is_looked_at_at_a_time() {
+    let mut room = Room::new(4);
+    let client = secret(50);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.line.push_back((chair, message));
+    let is_order = |_: &Did, said: &Message| matches!(said, Message::Assign(_));
+    let (_, sealed) = next(&mut room, &is_order);
+    let Message::Assign(order) = &sealed.message else { unreachable!() };
+    let (key, now) = (room.keys[&order.assignee].clone(), room.now);
+    let mut coordinator: Node = room.nodes[&sealed.meta.signer].clone();
+    let mut submits = |n: u32| {
+        let result = result(&room, order, &format!("done {n}"));
+        let sealed = room.seal(&key, Message::SubmitResult(result));
+        let out = coordinator.step(now, Input::Message(sealed));
+        let asked = out.iter().filter(|o| matches!(o, Output::Ask(Ask::Check { .. }))).count();
+        let refused = out
+            .iter()
+            .any(|o| matches!(o, Output::Refused { code: ErrorCode::DuplicateProposal, .. }));
+        (asked, refused)
+    };
+    assert_eq!(submits(0), (1, false));
+    assert_eq!(submits(0), (0, false), "the same again is nothing new");
+    for n in 1..20 {
+        assert_eq!(submits(n), (0, true), "{n}");
+    }
+}
+
+/// A leader that is alone: what it takes does not get on.
+fn alone(room: &mut Room) -> Did {
+    let me = room.tier1()[0];
+    room.nodes.retain(|did, _| *did == me);
+    me
+}
+
+#[test]
+fn who_never_approves_keeps_nobody_else_out() {
+    let mut room = Room::new(4);
+    let me = alone(&mut room);
+    let mut inject = |n: u16, needs_approval| {
+        let key = stranger(n);
+        let mut task = room.task(&format!("t{n}"));
+        task.deadline = room.now.plus(Duration::from_secs(29 * 86_400));
+        task.needs_approval = needs_approval;
+        let order = room.seal(&key, room.inject(&key, task));
+        room.refused(&me, order)
+    };
+    for n in 0..50 {
+        assert_eq!(inject(n, true), None, "{n}");
+    }
+    assert_eq!(inject(50, true), Some(ErrorCode::InvalidRequest));
+    for n in 100..150 {
+        assert_eq!(inject(n, false), None, "{n}");
+    }
+    assert_eq!(inject(150, false), Some(ErrorCode::InvalidRequest));
+}
+
+#[test]
+fn a_task_that_nobody_approves_of_fails_after_a_day() {
+    let mut room = Room::new(4);
+    let (client, chair) = (secret(100), room.tier1()[0]);
+    let mut task = room.task("t");
+    task.deadline = room.now.plus(Duration::from_secs(29 * 86_400));
+    task.needs_approval = true;
+    let order = room.seal(&client, room.inject(&client, task));
+    room.deliver(&chair, order);
+    let ended = |room: &Room| {
+        room.events.iter().filter(|(_, event)| matches!(event, Event::Ended { .. })).count()
+    };
+    room.now = room.now.plus(Duration::from_secs(86_400 - 120));
+    room.run(60);
+    assert_eq!(ended(&room), 0, "people may need hours");
+    room.run(700);
+    assert_eq!(agreed(&room, "t").end, End::Failed);
+}
+
+/// Orders that a witness was shown are passed on by it: its own boards have other places.
+#[test]
+fn who_passes_orders_on_may_still_bring_its_own() {
+    let mut room = Room::new(4);
+    let honest = room.keys[&room.tier1()[1]].clone();
+    let me = alone(&mut room);
+    let order = |room: &Room, n: u16| {
+        let key = stranger(n);
+        room.seal(&key, room.inject(&key, room.task(&format!("t{n}"))))
+    };
+    let known = |room: &Room| room.nodes[&me].ends().len();
+    for n in 0..60 {
+        let order = order(&room, n);
+        let task_id = order.message.task_id().expect("an order").to_owned();
+        let (subject, word) = (Subject::Plan { task_id }, Word::NextView { prepared: None });
+        let asks = Message::Certificate(Certificate { subject, view: 1, word });
+        let asks = room.seal_with(&honest, asks, vec![order]);
+        room.deliver(&me, asks);
+    }
+    assert_eq!(known(&room), 50, "nobody passes on without end");
+    for n in 100..150 {
+        let board = invite(&room, &honest, order(&room, n));
+        assert_eq!(room.refused(&me, board), None, "{n}");
+    }
+    assert_eq!(known(&room), 100);
+    let board = invite(&room, &honest, order(&room, 150));
+    assert_eq!(room.refused(&me, board), Some(ErrorCode::InvalidRequest));
+}
+
+#[test]
+fn plans_whose_parts_nobody_may_order_do_not_count() {
+    let room = Room::new(4);
+    let mut task = room.task("t");
+    task.capabilities_required = vec!["x".repeat(513)];
+    let (client, me) = (secret(50), room.tier1()[0]);
+    let mut room = room;
+    let order = room.seal(&client, room.inject(&client, task));
+    assert_eq!(room.refused(&me, order), Some(ErrorCode::InvalidParams));
+    let mut task = room.task("t");
+    task.subtasks = vec![String::new(); 65];
+    let order = room.seal(&client, room.inject(&client, task));
+    assert_eq!(room.refused(&me, order), Some(ErrorCode::InvalidParams));
 }

@@ -183,7 +183,7 @@ pub struct StoredReceipt {
     pub findings: Findings,
     pub judgement: Judgement,
     pub dispute: bool,
-    /// Seller and buyer have the same operator: it counts for nothing.
+    /// The buyer's operator is the seller's or the payee's: it counts for nothing.
     #[serde(default)]
     pub linked: bool,
     /// In escrow: `HELD`, `RELEASED` or `REFUNDED`.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Timestamp, id::ListingId};
 
 use super::{Listing, Usdc};
-use crate::score::BenchmarkTier;
+use crate::score::{BenchmarkTier, Phase};
 
 pub const SEARCH_LIMIT_DEFAULT: u32 = 10;
 pub const SEARCH_LIMIT_MAX: u32 = 100;
@@ -115,6 +115,15 @@ pub struct Found {
     /// The benchmark that the seller holds.
     #[serde(default)]
     pub benchmark: BenchmarkTier,
+    /// SwarmScore 11.2: how far the seller has come.
+    #[serde(default)]
+    pub phase: Phase,
+    /// The same in a sentence, for people.
+    #[serde(default)]
+    pub signal: String,
+    /// The whole hundreds of its SwarmScore, if that is published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_at_least: Option<u16>,
     /// SwarmScore 9.7: fraud was found at the seller's operator.
     #[serde(default)]
     pub operator_under_review: bool,

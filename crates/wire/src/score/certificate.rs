@@ -7,6 +7,7 @@ use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, json};
 use super::{fact::NumberedFact, keys::KeySet};
 use crate::{
     conduit::SessionProof,
+    hire::{EscrowOrder, EscrowTerms},
     settle::{ProofBody, SettlementReceipt},
 };
 
@@ -18,6 +19,18 @@ pub struct Settled {
     /// The verdict that it rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// The buyer's own word on a hire's escrow, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<Ordered>,
+}
+
+/// What a buyer has signed about the money of its hire. The order names the escrow; the amount is
+/// in the terms, whose hash the receipt names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ordered {
+    pub terms: EscrowTerms,
+    pub order: EscrowOrder,
 }
 
 /// What a verifier has signed, together with what the receipt says. What was asked for and what was

@@ -10,6 +10,7 @@ use skep_base::{
 
 use super::{
     event::{BenchmarkEvent, BenchmarkTier},
+    portability::InformalTier,
     publication::Publication,
 };
 use crate::settle::Tier;
@@ -216,6 +217,9 @@ pub struct Extensions {
     pub swarmscore_history: Vec<BenchmarkEvent>,
     #[serde(default)]
     pub swarmscore_safety: Safety,
+    /// What platforms without an agreement say. It counts for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub swarmscore_unverified_imports: Vec<InformalTier>,
 }
 
 impl Extensions {

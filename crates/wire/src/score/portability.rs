@@ -99,12 +99,28 @@ pub struct Probation {
     pub over: bool,
 }
 
+/// 10.1 step 4: the tier that a platform without an agreement says the agent has. Its signature was
+/// checked; how it counts was not, and nothing of it counts here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InformalTier {
+    pub platform: String,
+    pub tier: Tier,
+    /// Always true.
+    pub unverified: bool,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub computed_at: Timestamp,
+}
+
 /// What came of an import.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportAnswer {
     /// Whether its sessions count; without an agreement with its issuer only its tier is shown.
     pub accepted: bool,
+    /// Whether the tier is shown, without counting: its issuer's own keys have signed it.
+    #[serde(default)]
+    pub noted: bool,
     pub platform: String,
     /// Of the publication: it can be brought once.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]

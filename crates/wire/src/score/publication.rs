@@ -166,11 +166,12 @@ pub struct Evidence {
 }
 
 /// 11.2: how far an agent has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Phase {
     /// 1: up to nine sessions; the score is shown to its owner only.
+    #[default]
     Unverified,
     /// 2
     Basic,

@@ -50,6 +50,10 @@ pub struct Coverage {
     /// Of these, by a proof or a receipt that was checked.
     pub sessions_proven: u64,
     pub settlements_proven: u64,
+    /// Of these, by somebody else's signature too: a verifier's, or the buyer's. The others rest on
+    /// the marketplace's word alone.
+    #[serde(default)]
+    pub settlements_independent: u64,
 }
 
 /// 8.5.

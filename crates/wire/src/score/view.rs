@@ -6,6 +6,7 @@ use skep_base::{AgentId, Timestamp};
 use super::{
     event::BenchmarkEvent,
     passport::{Badge, TrustTier},
+    portability::InformalTier,
     publication::Publication,
 };
 
@@ -38,6 +39,12 @@ pub struct ScoreView {
     pub badges: Vec<Badge>,
     /// The newest first.
     pub benchmark_history: Vec<BenchmarkEvent>,
+    /// How many events there were in all.
+    #[serde(default)]
+    pub benchmark_events: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_review: Option<OperatorReview>,
+    /// What platforms without an agreement say. It counts for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified_imports: Vec<InformalTier>,
 }

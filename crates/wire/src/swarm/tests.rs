@@ -271,16 +271,14 @@ fn lists_of_strangers_have_an_end() {
     let texts = |n: usize| json!((0..n).map(|n| n.to_string()).collect::<Vec<_>>());
     let subtasks = |n| refused("task.inject", &["task", "subtasks"], texts(n));
     let required = |n| refused("task.inject", &["task", "capabilities_required"], texts(n));
-    let limits: [(&dyn Fn(usize) -> Option<ErrorCode>, usize); 4] = [
-        (&rankings, RANKINGS_MAX),
-        (&observed, OBSERVED_MAX),
-        (&subtasks, TASK_SUBTASKS_MAX),
-        (&required, REQUIRED_MAX),
-    ];
-    for (refused, max) in limits {
+    let ends_at = |max: usize, refused: &dyn Fn(usize) -> Option<ErrorCode>| {
         assert_eq!(refused(max), None, "{max}");
         assert_eq!(refused(max + 1), Some(ErrorCode::InvalidParams), "{max}");
-    }
+    };
+    ends_at(RANKINGS_MAX, &rankings);
+    ends_at(OBSERVED_MAX, &observed);
+    ends_at(TASK_SUBTASKS_MAX, &subtasks);
+    ends_at(REQUIRED_MAX, &required);
 }
 
 #[test]
@@ -559,7 +557,8 @@ fn old_keys_sign_nothing_new() {
 
     // In what others attach, and for auditors, a key counts until it was replaced.
     let around = |inner: Value| {
-        let mut outer = signed("board.dissolve", params("board.dissolve"), 2, 2);
+        let method = "hierarchy.succession";
+        let mut outer = signed(method, params(method), 2, 2);
         outer["attached"] = json!([inner]);
         outer.to_string().into_bytes()
     };

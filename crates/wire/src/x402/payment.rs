@@ -9,7 +9,7 @@ use skep_base::{
     },
 };
 
-use super::{EXACT, Requirements, RequirementsV1, Resource, ledger_network};
+use super::{EXACT, Requirements, RequirementsV1, Resource, identifier_of, ledger_network};
 
 const AUTHORIZATION_TYPE: &str = "TransferWithAuthorization(address from,address to,\
      uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)";
@@ -213,11 +213,4 @@ impl Payment {
         };
         value.unwrap_or_default()
     }
-}
-
-/// The id that a client gave a payment, so that a retry is the same one.
-pub fn identifier_of(payment: &Value) -> Option<String> {
-    let extension = payment.get("extensions")?.get("payment-identifier")?;
-    let info = extension.get("info").unwrap_or(extension);
-    Some(info.get("id")?.as_str()?.to_owned())
 }

@@ -31,6 +31,7 @@ fn hire(number: u8, at: Timestamp, way: Way) -> Hire {
         valid_before_s: None,
         callback_url: None,
         job_id: None,
+        identifier: None,
         quote_token: None,
     }
 }

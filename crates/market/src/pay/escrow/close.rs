@@ -76,12 +76,13 @@ impl Market {
         }
         let signed = order.check_signature();
         signed.map_err(|e| EscrowRefusal::Signature { what: e.to_string() })?;
-        self.end_escrow(id, move |record, _| ordered(record, &order)).await
+        let kept = order.clone();
+        self.end_escrow(id, Some(kept), move |record, _| ordered(record, &order)).await
     }
 
     /// Anybody may ask for it once the time is over.
     pub async fn escrow_timeout(&self, id: DealId) -> Result<HireEscrow, Failure> {
-        self.end_escrow(id, |record, now| match record.state {
+        self.end_escrow(id, None, |record, now| match record.state {
             State::Held if now < record.due_at => {
                 Err(EscrowRefusal::TooEarly { refund_at: record.due_at })
             }
@@ -105,7 +106,7 @@ impl Market {
             return Ok(());
         }
         // Whoever was faster has settled it; a delivery in between has set another timer.
-        self.end_escrow(escrow, |record, now| {
+        self.end_escrow(escrow, None, |record, now| {
             let due = record.is_held() && now >= record.due_at;
             Ok(due.then(|| timed_out(record)))
         })
@@ -114,10 +115,11 @@ impl Market {
         Ok(())
     }
 
-    /// Ends an escrow as `decide` says; `None` leaves it as it is.
+    /// Ends an escrow as `decide` says; `None` leaves it as it is. `order`: whose word it is.
     async fn end_escrow(
         &self,
         id: DealId,
+        order: Option<EscrowOrder>,
         decide: impl Fn(
             &HireEscrowRecord,
             skep_base::Timestamp,
@@ -156,6 +158,7 @@ impl Market {
                 }
                 counted.iter().try_for_each(|receipt_id| paid_out(turn, receipt_id))?;
             }
+            record.order.clone_from(&order);
             let receipt = market.close_escrow(turn, &mut record, ending, &sides)?;
             Ok(record.view(Some(receipt)))
         });

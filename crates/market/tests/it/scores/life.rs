@@ -1,10 +1,10 @@
 //! Benchmarks over time: heartbeats, fraud, reviews, minimums, and what search makes of them.
 
-use skep_market::{AdminRefusal, Challenge, Failure, Refusal};
+use skep_market::{AdminRefusal, Challenge, Failure, HISTORY_MAX, Refusal};
 use skep_wire::{
     admin::{AdminAct, AdminAnswer, AdminRequest},
     hire::Search,
-    score::{BenchmarkEventType, Evaluator},
+    score::{BenchmarkEventType, Evaluator, Phase},
 };
 
 use super::*;
@@ -77,6 +77,37 @@ on_both_engines! {
         assert_eq!(w.history().await[0], (Cleared, Heartbeat));
     }
 
+    async fn a_long_history_loses_its_oldest_lines_and_keeps_its_count(f: Fixture) {
+        let w = World::new(f).await;
+        w.pretend(nearly).await;
+        w.paid().await;
+        // As years of heartbeats would leave it.
+        let list = format!("benchmark_history:{}", w.ben.id());
+        let first = w.market().benchmark_history(&w.ben.id(), 1).await.unwrap().remove(0);
+        for part in 0..3_i64 {
+            w.f.tick();
+            let (list, mut line) = (list.clone(), first.clone());
+            let step = move |turn: &mut Turn| {
+                for n in 0..190 {
+                    line.timestamp = Timestamp::from_ms(part * 1000 + n);
+                    turn.enlist(&list, serde_json::to_string(&line).unwrap());
+                }
+                Ok::<_, Bug>(Decision::Commit("null".to_owned()))
+            };
+            let call = Call { load: Load::default(), guards: vec![], step: Box::new(step) };
+            w.market().store().call(call).await.unwrap();
+        }
+        w.pretend(|track| track.benchmark_events += 570).await;
+        assert_eq!(w.market().store().list_len(&list).await.unwrap().0, 571);
+        w.f.clock.advance(49 * HOUR);
+        w.run_timers().await;
+        // 71 lines too many went, and the heartbeat's own came.
+        assert_eq!(w.market().store().list_len(&list).await.unwrap().0, HISTORY_MAX + 1);
+        assert_eq!(w.track().await.benchmark_events, 572);
+        let newest = w.market().benchmark_history(&w.ben.id(), 1).await.unwrap().remove(0);
+        assert_eq!(newest.evaluator, Evaluator::Heartbeat);
+    }
+
     async fn fraud_of_one_agent_is_answered_for_by_its_operator(f: Fixture) {
         let w = World::new(f).await;
         w.f.fund(&w.ann, 99, 1_000_000).await;
@@ -120,6 +151,8 @@ on_both_engines! {
         w.run_timers().await;
         let shown = market.listing(listing.id()).await.unwrap();
         assert!(shown.ranking.because.iter().any(|why| why.contains("new here")), "{shown:?}");
+        assert_eq!((shown.phase, shown.score_at_least), (Phase::Unverified, None));
+        assert!(shown.signal.contains("no track record yet"), "{shown:?}");
         assert_eq!(market.search(filtered.clone()).await.unwrap().agents.len(), 0);
         w.pretend(nearly).await;
         w.paid().await;
@@ -127,6 +160,8 @@ on_both_engines! {
         let found = market.search(filtered.clone()).await.unwrap().agents;
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].benchmark, BenchmarkTier::Standard);
+        assert_eq!((found[0].phase, found[0].score_at_least), (Phase::Verified, Some(700)));
+        assert!(found[0].signal.contains("Established"), "{found:?}");
         assert!(found[0].ranking.score > shown.ranking.score);
         w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id() }, "fraud").await.unwrap();
         w.run_timers().await;
@@ -193,5 +228,42 @@ on_both_engines! {
         w.paid().await;
         assert_eq!(w.track().await.benchmark.status, BenchmarkStatus::Suspended);
         assert_eq!(w.market().qualification_report().await.unwrap().qualified, 0);
+    }
+
+    async fn a_quarter_ends_with_one_report(f: Fixture) {
+        let w = World::new(f).await;
+        let told = async || {
+            w.f.tick();
+            let kinds = w.f.kinds().await;
+            kinds.iter().filter(|kind| *kind == "score.qualification_report").count()
+        };
+        w.pretend(nearly).await;
+        w.paid().await;
+        let began = w.market().qualification_report().await.unwrap().quarter;
+        assert!(!w.market().close_quarter().await.unwrap(), "nothing has ended yet");
+        assert!(!w.market().close_quarter().await.unwrap());
+        w.f.clock.advance(92 * DAY);
+        // Two nodes look at the same time.
+        let looks = join_all([w.market().close_quarter(), w.market().close_quarter()]).await;
+        assert_eq!(looks.into_iter().filter(|wrote| *wrote.as_ref().unwrap()).count(), 1);
+        assert!(!w.market().close_quarter().await.unwrap());
+        assert_eq!(told().await, 1);
+        let report = w.market().qualification_report().await.unwrap();
+        let past = &report.history[0];
+        assert_eq!((&past.quarter, past.verified, past.qualified), (&began, 1, 1));
+        assert_eq!((past.rate, past.limit, past.over_limit), (1.0, 0.22, true));
+        assert_ne!(report.quarter, began);
+        assert_eq!(w.market().qualification_rate().await.unwrap(), (1.0, true));
+        // Down over the ends of three quarters: one report, when a node is there again.
+        w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id() }, "fraud").await.unwrap();
+        w.f.clock.advance(280 * DAY);
+        assert!(w.market().close_quarter().await.unwrap());
+        assert!(!w.market().close_quarter().await.unwrap());
+        let after = w.market().qualification_report().await.unwrap();
+        assert_eq!((after.history.len(), &after.history[1]), (2, past));
+        let newest = &after.history[0];
+        assert_eq!((&newest.quarter, newest.over_limit), (&report.quarter, false));
+        assert_eq!(w.market().qualification_rate().await.unwrap(), (0.0, false));
+        assert_eq!(told().await, 2);
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use skep_agent::buyer::PaymentChoice;
 use skep_base::{hash::json_sha256, id::DealId};
+use skep_sdk::Client;
 use skep_wire::{
     hire::{
         EscrowOrder, EscrowTerms, EscrowVerb, HireEscrow, HireResponse, WINDOW_ASYNC_MS,
@@ -19,7 +20,7 @@ use super::{MEAN, PRICE, World, cost, order, own_escrow, refused};
 use crate::client::now;
 
 /// How long the node's own timer is waited for, once its time has come.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn terms(way: &Requirements) -> Result<EscrowTerms> {
@@ -39,7 +40,12 @@ async fn delivered(w: &World, numbers: &[i64]) -> Result<(DealId, HireResponse)>
     Ok((receipt.escrow_id.context("a receipt that names no escrow")?, response))
 }
 
-fn signed(w: &World, id: DealId, verb: EscrowVerb, response: &HireResponse) -> Result<EscrowOrder> {
+pub(super) fn signed(
+    w: &World,
+    id: DealId,
+    verb: EscrowVerb,
+    response: &HireResponse,
+) -> Result<EscrowOrder> {
     let mut order = EscrowOrder {
         escrow_id: id,
         verb,
@@ -131,7 +137,7 @@ pub(super) async fn silence_refunds(w: &World) -> Result<String> {
     let early = w.client.timeout_refund(id).await;
     refused(early, "refund_too_early")?;
     w.client.advance_clock(WINDOW_SYNC_MS / 1000 + 1).await?;
-    let escrow = tokio::time::timeout(PATIENCE, refunded(w, id)).await;
+    let escrow = tokio::time::timeout(PATIENCE, refunded(&w.client, id)).await;
     let escrow = escrow.context("the money did not come back by itself")??;
     ensure!(escrow.reason.as_deref() == Some("window_passed"), "it says {:?}", escrow.reason);
     cost(before, w.free().await?, 0)?;
@@ -141,9 +147,9 @@ pub(super) async fn silence_refunds(w: &World) -> Result<String> {
     Ok(format!("{id}: 30 s after the delivery REFUNDED by itself; a late release is escrow_over"))
 }
 
-async fn refunded(w: &World, id: DealId) -> Result<HireEscrow> {
+pub(super) async fn refunded(client: &Client, id: DealId) -> Result<HireEscrow> {
     loop {
-        let escrow = w.client.hire_escrow(id).await?;
+        let escrow = client.hire_escrow(id).await?;
         if escrow.status == EscrowStatus::Refunded {
             return Ok(escrow);
         }

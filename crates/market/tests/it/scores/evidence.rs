@@ -1,0 +1,138 @@
+//! Whose word a certificate rests on besides the marketplace's.
+
+use skep_base::hash::sha256;
+use skep_market::check_score;
+use skep_score::verify::Source;
+use skep_wire::{
+    hire::EscrowVerb,
+    score::{Certificate, Ordered, VerifyAnswer, VerifyLevel},
+};
+
+use super::*;
+use crate::pay_world::{Bill, deliver, escrow_order, escrow_terms, hire, settle};
+
+impl World {
+    async fn certificate(&self) -> Certificate {
+        let ben = self.ben.id();
+        self.market().certificate(&ben, Some(&ben), 100).await.unwrap()
+    }
+
+    fn check(&self, said: &Certificate) -> VerifyAnswer {
+        let source = Source { keys: &said.keys, host: None };
+        check_score(&said.publication, Some(said), Some(&source), self.f.now())
+    }
+
+    /// The checks that fail once a certificate was changed.
+    fn fails(&self, said: &Certificate, change: impl Fn(&mut Certificate)) -> String {
+        let mut changed = said.clone();
+        change(&mut changed);
+        let answer = self.check(&changed);
+        assert!(!answer.verified && answer.level < Some(VerifyLevel::L3), "{answer:?}");
+        let failed = answer.failed_checks.iter();
+        failed.map(|failed| format!("{}: {}", failed.check, failed.detail)).collect()
+    }
+
+    /// Ann hires Ben for two cents, and he has delivered.
+    async fn hired(&self, n: u64) -> DealId {
+        let wanted = hire(&self.ann, self.ben.id(), n, json!({}));
+        let terms = escrow_terms(&wanted, self.ben.id(), 20_000);
+        let bill = Bill::for_escrow(&self.market().rail(), &self.ann, &terms, &wanted);
+        let id = settle(self.market(), &bill.request()).await.escrow_id.unwrap().parse().unwrap();
+        deliver(&self.f, id, result()).await;
+        id
+    }
+}
+
+fn result() -> Hash32 {
+    sha256(b"the result")
+}
+
+on_both_engines! {
+    async fn a_certificate_says_whose_word_it_rests_on(f: Fixture) {
+        let w = World::new(f).await;
+        w.f.fund(&w.ann, 901, 10_000_000).await;
+        let judged = [End::Verified, End::Failed, End::OwnWordGood, End::Rejected];
+        for how in judged {
+            end(&w, how).await;
+        }
+        // Nobody has judged what never came: that is the node's word alone.
+        end(&w, End::DeliveredFailed).await;
+        let (hired, other) = (w.hired(1).await, w.hired(2).await);
+        for id in [hired, other] {
+            let order = escrow_order(id, EscrowVerb::Release, &w.ann, Some(result()));
+            w.market().escrow_order(id, EscrowVerb::Release, order).await.unwrap();
+        }
+        // A verdict stays good when its key is replaced.
+        let key = w.ann.other_key(1);
+        w.f.change(&w.ann, w.ann.rotate(&key, w.f.now())).await.unwrap();
+        let good = w.certificate().await;
+        let answer = w.check(&good);
+        assert_eq!((answer.failed_checks, answer.level), (vec![], Some(VerifyLevel::L3)));
+        let coverage = answer.coverage.unwrap();
+        assert_eq!((coverage.settlements_proven, coverage.settlements_independent), (7, 6));
+
+        let missing = "settlements.verdict: settlement";
+        let all = w.fails(&good, |c| c.settlements.iter_mut().for_each(|s| s.verdict = None));
+        assert_eq!(all.matches(missing).count(), judged.len(), "{all}");
+        let held: Vec<usize> =
+            (0..7).filter(|n| good.settlements[*n].verdict.is_some()).collect();
+        assert_eq!(held.len(), judged.len());
+        for n in held {
+            let found = w.fails(&good, |c| c.settlements[n].verdict = None);
+            assert!(found.contains("verdict is missing"), "{found}");
+            let found = w.fails(&good, |c| {
+                let verdict = c.settlements[n].verdict.as_mut().unwrap();
+                verdict.passed = !verdict.passed;
+            });
+            assert!(found.contains("has not signed it"), "{found}");
+        }
+        // Without its buyer's word a hire is the node's word, and says so.
+        let mut quiet = good.clone();
+        quiet.settlements.iter_mut().for_each(|s| s.ordered = None);
+        assert_eq!(w.check(&quiet).coverage.unwrap().settlements_independent, 4);
+    }
+
+    async fn a_buyers_order_counts_for_its_own_escrow_only(f: Fixture) {
+        let w = World::new(f).await;
+        w.f.fund(&w.ann, 901, 10_000_000).await;
+        let (hired, other) = (w.hired(1).await, w.hired(2).await);
+        let release =
+            |id, by: &Person| escrow_order(id, EscrowVerb::Release, by, Some(result()));
+        w.market().escrow_order(hired, EscrowVerb::Release, release(hired, &w.ann)).await.unwrap();
+        let good = w.certificate().await;
+        assert_eq!(w.check(&good).failed_checks, []);
+        let changes = [
+            ("/order/escrow_id", json!(other)),
+            ("/order/verb", json!("refund")),
+            ("/order/by", json!(w.ben.id())),
+            ("/order/result_hash", json!(Hash32::ZERO)),
+            ("/order/issued_at", json!(w.f.now().plus(DAY))),
+            ("/order/signature", json!(release(other, &w.ann).signature)),
+            ("/terms/hire_hash", json!(Hash32::ZERO)),
+            ("/terms/buyer", json!(w.ben.id())),
+            ("/terms/seller", json!(w.ann.id())),
+            ("/terms/payee", json!(w.ann.id())),
+            ("/terms/amount", json!("20001")),
+            ("/terms/capability", json!("custom.test.other")),
+            ("/terms/verification_window_ms", json!(1)),
+            ("/terms/deliver_within_ms", json!(1)),
+        ];
+        for (place, value) in changes {
+            let found = w.fails(&good, |c| {
+                let mut ordered = json!(c.settlements[0].ordered);
+                *ordered.pointer_mut(place).unwrap() = value.clone();
+                c.settlements[0].ordered = serde_json::from_value(ordered).unwrap();
+            });
+            assert!(found.starts_with("settlements.order: "), "{place}: {found}");
+        }
+        // Signed well, but not what is needed.
+        let refund = escrow_order(hired, EscrowVerb::Refund, &w.ann, Some(result()));
+        for order in [refund, release(hired, &w.ben), release(other, &w.ann)] {
+            let found = w.fails(&good, |c| {
+                let Ordered { terms, .. } = c.settlements[0].ordered.clone().unwrap();
+                c.settlements[0].ordered = Some(Ordered { terms, order: order.clone() });
+            });
+            assert!(found.starts_with("settlements.order: "), "{order:?}: {found}");
+        }
+    }
+}
