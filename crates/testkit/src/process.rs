@@ -156,8 +156,17 @@ impl Child {
 
     /// The memory that the process holds now.
     pub fn rss_kib(&self) -> Result<u64, ProcessError> {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// Without the pages of the program's file, of which a build for tests has many.
+    pub fn own_kib(&self) -> Result<u64, ProcessError> {
+        self.memory_kib("RssAnon:")
+    }
+
+    fn memory_kib(&self, name: &str) -> Result<u64, ProcessError> {
         let pid = self.pid();
-        rss_kib(pid).map_err(|source| ProcessError::Watch { pid, source })
+        memory_kib(pid, name).map_err(|source| ProcessError::Watch { pid, source })
     }
 }
 
@@ -205,14 +214,12 @@ pub fn run_until(command: &mut Command, limit: Duration) -> io::Result<Run> {
     Ok(Run { status, killed: ended.is_none(), stdout, stderr })
 }
 
-/// The resident memory of any process, from `/proc`.
-pub fn rss_kib(pid: u32) -> io::Result<u64> {
+/// A kind of resident memory of any process, from `/proc`.
+fn memory_kib(pid: u32, name: &str) -> io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     status
         .lines()
-        .find_map(|line| {
-            line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok()
-        })
+        .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok())
         .ok_or_else(|| io::Error::other(format!("process {pid} holds no memory: it has ended")))
 }
 

@@ -130,7 +130,7 @@ pub async fn consensus_has_its_four(world: &World) -> Result<String> {
     for message in [commit(&room, fits), own, reveal(&room, &task, &two, "plan-2")] {
         ensure!(room.give(&to, message).is_none(), "a good plan was refused");
     }
-    let message = ballot(&room, "open", &one, "plan-1");
+    let message = ballot(&room, &task.task_id, &one, "plan-1");
     let for_itself = room.give(&to, message);
     let message = commit(&room, sha256(b"another"));
     let twice = room.give(&to, message);
