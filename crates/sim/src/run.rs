@@ -398,9 +398,12 @@ fn choose_lies(setup: &Setup, number: usize, rng: &mut Rng) -> Vec<Lie> {
     let mut all = Lie::DRAWN;
     rng.shuffle(&mut all);
     let mut lies = all[..rng.between(1, 4) as usize].to_vec();
-    let mut apart = Rng::fork(setup.seed, &format!("lies of {number}"));
-    if apart.percent(APART_PERCENT) {
-        lies.extend(apart.pick(&Lie::DRAWN_APART));
+    let apart = [("lies", Lie::DRAWN_APART), ("seldom lies", Lie::DRAWN_SELDOM)];
+    for (name, among) in apart {
+        let mut rng = Rng::fork(setup.seed, &format!("{name} of {number}"));
+        if rng.percent(APART_PERCENT) {
+            lies.extend(rng.pick(&among));
+        }
     }
     lies
 }

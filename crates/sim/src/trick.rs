@@ -19,12 +19,15 @@ const FAT: usize = 400;
 /// Every so many fat messages one is longer than anybody may send.
 const TOO_FAT_EVERY: u32 = 16;
 
+/// So often a liar leaps ahead about one subject: others that do so follow it, without an end.
+const JUMPS_MAX: usize = 4;
+
 /// What a liar remembers for its tricks.
 pub struct Trickster {
     me: Did,
     peers: Arc<[Did]>,
     /// Views that it has leapt to, and what it says no more about since.
-    jumped: BTreeSet<(Subject, u32)>,
+    jumped: BTreeMap<Subject, BTreeSet<u32>>,
     hushed: BTreeSet<Subject>,
     /// Ids of clients' tasks that it has given to orders of its own.
     squatted: BTreeSet<String>,
@@ -38,7 +41,7 @@ impl Trickster {
         Trickster {
             me,
             peers,
-            jumped: BTreeSet::new(),
+            jumped: BTreeMap::new(),
             hushed: BTreeSet::new(),
             squatted: BTreeSet::new(),
             copies: BTreeMap::new(),
@@ -70,7 +73,8 @@ impl Trickster {
         let turn = leaders.iter().position(|did| *did == self.me)? as u32;
         let of_turn = |next: &u32| next % leaders.len() as u32 == turn;
         let next = (view.saturating_add(1)..).find(of_turn)?;
-        if !self.jumped.insert((subject.clone(), next)) {
+        let jumped = self.jumped.entry(subject.clone()).or_default();
+        if jumped.len() >= JUMPS_MAX || !jumped.insert(next) {
             return None;
         }
         self.hushed.insert(subject.clone());
@@ -88,7 +92,9 @@ impl Trickster {
     pub fn squat(&mut self, epoch: &Epoch, message: &Signed) -> Vec<Draft> {
         let all = message.attached.iter().map(|inner| &inner.message).chain([&message.message]);
         let order = all.into_iter().find_map(|message| match message {
-            Message::Inject(inject) if inject.originator != self.me => Some(inject.clone()),
+            Message::Inject(inject) if !self.peers.contains(&inject.originator) => {
+                Some(inject.clone())
+            }
             _ => None,
         });
         let Some(mut order) = order.filter(|it| self.squatted.insert(it.task.task_id.clone()))

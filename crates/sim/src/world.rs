@@ -551,17 +551,11 @@ impl World {
         self.traffic.add(message, self.counts.messages - before);
     }
 
-    /// Honest members that know no election as new as the clock wants it, by node and epoch. Where
-    /// all who lead lie, nobody else may begin.
+    /// Honest members that know no election as new as the clock wants it, by node and epoch.
     pub fn behind(&self, due: u64) -> Vec<(usize, u64)> {
-        let is_liar = |did: &Did| {
-            let slot = self.numbers.get(did).and_then(|n| self.parts.slots.get(*n as usize));
-            slot.is_some_and(|slot| !slot.is_honest())
-        };
         let members = self.parts.slots.iter().enumerate().filter(|(_, slot)| slot.is_honest());
         let up = members.filter_map(|(number, slot)| Some((number, slot.node.as_ref()?)));
-        let is_led = |node: &Node| !node.epoch().tier1().iter().all(is_liar);
-        up.filter(|(_, node)| node.is_member() && is_led(node))
+        up.filter(|(_, node)| node.is_member())
             .map(|(number, node)| (number, node.epoch().number()))
             .filter(|(_, elected)| *elected < due)
             .collect()

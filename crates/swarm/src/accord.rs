@@ -159,6 +159,12 @@ impl Accord {
         self.decided.is_none() && self.may_lead(self.view, &self.me)
     }
 
+    /// Who leads this view, and who leads the next.
+    pub fn leads_soon(&self) -> impl Iterator<Item = Did> {
+        let views = [self.view, self.view.saturating_add(1)];
+        views.into_iter().filter_map(|view| self.setting.leader(view))
+    }
+
     /// Lets another one propose in the first view. Who leads later does not change, since not all
     /// may know of it.
     pub fn admit(&mut self, did: Did) {
@@ -184,6 +190,11 @@ impl Accord {
     pub fn offer(&mut self, value: Value, record: Vec<Kept>) -> Vec<Act> {
         self.offer = Some((value, record));
         self.propose()
+    }
+
+    /// What was offered is old: where this node leads again, it is asked for another.
+    pub fn withdraw(&mut self) {
+        self.offer = None;
     }
 
     /// Takes a decision that was reached without this node.
@@ -343,12 +354,8 @@ impl Accord {
     /// Whether somebody honest has left the present view for this one. A leader that says so alone
     /// would end the views of the others as it likes.
     fn is_left_for(&self, view: u32, leader: &Did) -> bool {
-        let asked = |kept: &Kept| match &kept.message {
-            Message::Certificate(certificate) => certificate.view,
-            _ => 0,
-        };
         let others = self.moved_on.iter().filter(|(did, _)| *did != leader);
-        let others = others.filter(|(_, kept)| asked(kept) >= view).count();
+        let others = others.filter(|(_, kept)| view_of(kept) >= view).count();
         view == self.view || others + 1 >= self.setting.more_than_lie()
     }
 
@@ -431,17 +438,13 @@ impl Accord {
     fn take_next_view(&mut self, now: Timestamp, message: &Kept, view: u32) -> Vec<Act> {
         let from = message.meta.signer;
         self.learn_prepared(message);
-        let asked = |kept: &Kept| match &kept.message {
-            Message::Certificate(certificate) => certificate.view,
-            _ => 0,
-        };
-        if self.moved_on.get(&from).is_some_and(|known| asked(known) >= view) {
+        if self.moved_on.get(&from).is_some_and(|known| view_of(known) >= view) {
             return Vec::new();
         }
         self.moved_on.insert(from, message.bare());
         // More than could lie want to go on: so do we.
         let rest = self.setting.more_than_lie();
-        let mut views: Vec<u32> = self.moved_on.values().map(asked).collect();
+        let mut views: Vec<u32> = self.moved_on.values().map(view_of).collect();
         views.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(wanted) = views.get(rest - 1).copied().filter(|wanted| *wanted > self.view) {
             return self.enter(now, wanted);
@@ -492,11 +495,7 @@ impl Accord {
 
     /// How many are in this view or ahead of it.
     fn supporters(&self) -> usize {
-        let views = self.moved_on.values().filter_map(|kept| match &kept.message {
-            Message::Certificate(certificate) => Some(certificate.view),
-            _ => None,
-        });
-        views.filter(|view| *view >= self.view).count()
+        self.moved_on.values().filter(|kept| view_of(kept) >= self.view).count()
     }
 
     fn enter(&mut self, now: Timestamp, view: u32) -> Vec<Act> {
@@ -559,6 +558,14 @@ impl Accord {
             // It has signed and heard no more: the signature was lost, or what came of it.
             None => self.vote.map(|vote| self.send_vote(vote)).into_iter().collect(),
         }
+    }
+}
+
+/// The view that a word is about.
+fn view_of(kept: &Kept) -> u32 {
+    match &kept.message {
+        Message::Certificate(certificate) => certificate.view,
+        _ => 0,
     }
 }
 

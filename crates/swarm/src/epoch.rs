@@ -146,6 +146,16 @@ impl Epoch {
         by_lot(&self.beacon, &subject_text(subject), self.tier1())
     }
 
+    /// Who counts an election's ballots, one after the other: Tier 1, and when all of it has failed
+    /// the other witnesses, since nobody would follow it otherwise.
+    pub fn tellers(&self, subject: &Subject, witnesses: &[Did]) -> Vec<Did> {
+        let mut tellers = self.leaders(subject);
+        let mut others = by_lot(&self.beacon, &subject_text(subject), witnesses);
+        others.retain(|did| !self.is_tier1(did));
+        tellers.extend(others);
+        tellers
+    }
+
     /// Whom a node hears from and tells: everybody in a small swarm, its family in a large one.
     pub fn neighbours(&self, me: &Did) -> Vec<Did> {
         if self.is_small() {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{
     Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, REQUIRED_MAX, Ready,
-    Subject, SubmitResult, Subtask, Task, Value,
+    Subject, SubmitResult, Subtask, TASK_SUBTASKS_MAX, Task, Value,
 };
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Parts that a plan may have.
-pub const SUBTASKS_MAX: usize = 64;
+pub const SUBTASKS_MAX: usize = TASK_SUBTASKS_MAX;
 /// The longest description of a task or a part, in bytes.
 pub const DESCRIPTION_LEN_MAX: usize = 4_096;
 /// The longest name of a capability or of another task.

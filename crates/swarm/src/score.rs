@@ -1,7 +1,7 @@
 //! What an agent's word weighs in an election, and what it must show for it (ASIP 2, 44a).
 
 use skep_base::Did;
-use skep_wire::swarm::{Evidence, Quality, Score, Share};
+use skep_wire::swarm::{Evidence, Quality, RANKINGS_MAX, Score, Share};
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ pub const UPTIME_MIN: Share = Share::percent(50);
 /// What every member's vote weighs at least (decision 44a).
 pub const WEIGHT_MIN: Share = Share::percent(10);
 /// How many stand in one election; better ones displace the weakest.
-pub const CANDIDATES_MAX: usize = 100;
+pub const CANDIDATES_MAX: usize = RANKINGS_MAX;
 /// How many members the beacon draws to watch one agent: two dishonest ones cannot move a median.
 pub const ATTESTERS: usize = 5;
 /// How many attestations are looked at: more than any agent has issuers.

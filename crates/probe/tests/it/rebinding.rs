@@ -7,9 +7,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use skep_probe::{Egress, EgressError, Lookup, Policy, egress::LookingUp};
+use serde_json::json;
+use skep_base::time::ManualClock;
+use skep_probe::{Egress, EgressError, Engines, Lookup, Policy, egress::LookingUp};
 
-use crate::fixture::{Server, dev, redirect, reply};
+use crate::fixture::{
+    Server, asking, assert_error, assert_verified, dev, now, page, redirect, reply,
+};
 
 /// Gives one answer after the other, and says how often it was asked.
 #[derive(Debug, Default)]
@@ -106,4 +110,19 @@ async fn a_private_name_must_be_this_machine_and_is_not_asked_for_otherwise() {
     let egress = Egress::with_lookup(dev(), lookup).unwrap();
     assert_eq!(egress.get(&url).await.unwrap().status, 200);
     assert_eq!(egress.get(&url).await.unwrap_err(), refused("box.internal", "8.8.8.8"));
+}
+
+/// A deal's page is where it was said to be when the deal was made, and inside when it is examined.
+#[tokio::test]
+async fn a_page_that_moves_inside_during_a_deal_is_an_error_and_not_seen() {
+    let server = Server::start(|_| reply(200, "text/plain", "before")).await;
+    let url = format!("http://rebind.example:{}/", server.address.port());
+    let lookup = Changing::new(&[&["127.0.0.1"], &["10.0.0.1"], &["127.0.0.1"]]);
+    let egress = Egress::with_lookup(dev(), lookup.clone()).unwrap();
+    let engines = Engines::new(egress, Arc::new(ManualClock::new(now())));
+    engines.fingerprint(&page("http", url.clone(), None)).await.unwrap();
+    let request = asking("http", Some(url), &json!({"expected_content": "before"}));
+    assert_error(&engines.examine(&request).await, "refused_address");
+    assert_eq!((lookup.asked(), server.asked().len()), (2, 1));
+    assert_verified(&engines.examine(&request).await);
 }

@@ -109,9 +109,15 @@ impl Node {
         let current = self.epoch();
         let subject = Subject::Election { after: current.number() };
         let timing = &self.genesis.timing;
+        let witnesses = current.witnesses(&subject, current.tier1());
+        // Whoever is no witness asks Tier 1 how it ended, and not everybody.
+        let leaders = match witnesses.binary_search(&self.me) {
+            Ok(_) => current.tellers(&subject, &witnesses),
+            Err(_) => current.leaders(&subject),
+        };
         let setting = Setting {
-            witnesses: current.witnesses(&subject, current.tier1()),
-            leaders: current.leaders(&subject),
+            witnesses,
+            leaders,
             subject,
             anyone_first: false,
             slow_ms: timing.election_ms,
@@ -149,6 +155,7 @@ impl Node {
             self.vote_in_election(now, epoch, out);
         }
         self.offer_record(now, out);
+        self.withdraw_old();
         // Who is no member yet votes, and has no part in counting.
         let is_member = self.is_member();
         if let Some(election) = self.election.as_mut().filter(|_| is_member) {
@@ -246,8 +253,16 @@ impl Node {
         }
     }
 
+    /// Who needs the ballots: Tier 1, and who counts now or next, where that is somebody else.
     fn council(&self, current: &Epoch) -> Vec<Did> {
-        current.tier1().iter().copied().filter(|did| *did != self.me).collect()
+        let mut council = current.tier1().to_vec();
+        if let Some(election) = &self.election {
+            council.extend(election.accord.leads_soon());
+        }
+        council.sort_unstable();
+        council.dedup();
+        council.retain(|did| *did != self.me);
+        council
     }
 
     /// What this node has seen of those that the beacon drew it for.
@@ -318,6 +333,14 @@ impl Node {
         keep(&mut election.votes, kept)
     }
 
+    /// What this node has offered when it led before: ballots have come since, or it was for an
+    /// epoch that is over, and no witness would sign it.
+    fn withdraw_old(&mut self) {
+        if let Some(election) = self.election.as_mut().filter(|it| !it.accord.leads()) {
+            election.accord.withdraw();
+        }
+    }
+
     /// As the leader: what has come in so far.
     fn offer_record(&mut self, now: Timestamp, out: &mut Vec<Output>) {
         let Some(election) = self.election.as_ref().filter(|election| election.accord.leads())
@@ -358,6 +381,7 @@ impl Node {
         let Some(epoch) = self.open_election(now).map(|election| election.epoch) else {
             return;
         };
+        self.withdraw_old();
         let ballots_at =
             plus(self.genesis.election_start(epoch), self.genesis.timing.election_ms / 3);
         let (genesis, current, me) = (self.genesis.clone(), self.epoch().clone(), self.me);

@@ -106,17 +106,16 @@ impl Node {
 
     /// Whether a sign of life is answered with the election that its sender has missed. Members
     /// are answered by those whose turn it is. A large swarm's newcomer knows few of them, so those
-    /// answer; each at once when the newcomer has got on, otherwise once in a while: a certificate
-    /// is long, and asking costs nothing.
+    /// answer. Each answers at once when the other has got on, otherwise once in a while: a
+    /// certificate is long, and asking costs nothing.
     pub(super) fn may_tell(&mut self, now: Timestamp, m: &Keepalive, is_turn: bool) -> bool {
         let known = self.epochs.get(&m.elected);
-        if known.is_some_and(|epoch| epoch.contains(&m.agent_id)) {
-            return is_turn;
-        }
-        if self.epoch().is_small() && !is_turn {
+        let is_member = known.is_some_and(|epoch| epoch.contains(&m.agent_id));
+        if !is_turn && (is_member || self.epoch().is_small()) {
             return false;
         }
-        let pause_ms = self.genesis.timing.silence_ms;
+        let timing = &self.genesis.timing;
+        let pause_ms = if is_member { timing.keepalive_ms / 2 } else { timing.silence_ms };
         let Some(peer) = self.peers.get_mut(&m.agent_id) else {
             return false;
         };

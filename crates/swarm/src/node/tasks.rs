@@ -1,6 +1,6 @@
 //! Tasks: how they come in, how they are taken back, how they end (ASIP 5, decisions 44b, 51).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
@@ -99,7 +99,7 @@ impl TaskState {
 }
 
 impl Node {
-    pub(super) fn epoch_of(&self, task: &Task) -> Option<std::sync::Arc<Epoch>> {
+    pub(super) fn epoch_of(&self, task: &Task) -> Option<Arc<Epoch>> {
         self.epochs.get(&task.epoch).cloned()
     }
 
@@ -162,6 +162,20 @@ impl Node {
         }
     }
 
+    /// The epoch in which a task was ordered, where this node has a part in it: nobody would tell a
+    /// stranger the end.
+    fn epoch_of_part(&self, task: &Task, chair: Option<Did>) -> Result<Arc<Epoch>, Refusal> {
+        let Some(epoch) = self.epoch_of(task) else {
+            let reason = format!("the election of epoch {} is not known here", task.epoch);
+            return refuse(ErrorCode::EpochMismatch, reason);
+        };
+        if !epoch.contains(&self.me) && chair != Some(self.me) {
+            let reason = "this node was no member when it was ordered";
+            return refuse(ErrorCode::EpochMismatch, reason);
+        }
+        Ok(epoch)
+    }
+
     /// Begins to take part in a task that somebody speaks for, from the order that it rests on.
     pub(super) fn open_task(
         &mut self,
@@ -188,10 +202,7 @@ impl Node {
         self.check_task(now, task, chair.is_none())?;
         check_name(task, &origin.meta.signer)?;
         self.check_graves(now, task)?;
-        let Some(epoch) = self.epoch_of(task) else {
-            let reason = format!("the election of epoch {} is not known here", task.epoch);
-            return refuse(ErrorCode::EpochMismatch, reason);
-        };
+        let epoch = self.epoch_of_part(task, chair)?;
         if self.tasks.len() >= KNOWN_MAX {
             return refuse(ErrorCode::InvalidRequest, "this node knows too many tasks");
         }

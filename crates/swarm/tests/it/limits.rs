@@ -16,13 +16,13 @@ use skep_swarm::{
 };
 use skep_wire::swarm::{
     Artifact, Assign, Certificate, Decline, ElectionVote, End, ErrorCode, Evidence, Handshake,
-    Invite, Location, Message, Meta, OBSERVED_MAX, Observed, Outcome, PROTOCOL_VERSION,
+    Invite, Keepalive, Location, Message, Meta, OBSERVED_MAX, Observed, Outcome, PROTOCOL_VERSION,
     RANKINGS_MAX, Resources, Share, Signed, Step, Subject, SubmitResult, Task, Verification, Word,
     named,
 };
 
 use super::{
-    room::{Room, id, secret},
+    room::{Room, id, profile, secret},
     stories::agreed,
 };
 
@@ -485,7 +485,7 @@ fn who_passes_orders_on_may_still_bring_its_own() {
 }
 
 #[test]
-fn plans_whose_parts_nobody_may_order_do_not_count() {
+fn a_task_names_few_others_and_short_capabilities() {
     let room = Room::new(4);
     let mut task = room.task("t");
     task.capabilities_required = vec!["x".repeat(513)];
@@ -497,4 +497,45 @@ fn plans_whose_parts_nobody_may_order_do_not_count() {
     task.subtasks = vec![String::new(); 65];
     let order = room.seal(&client, room.inject(&client, task));
     assert_eq!(room.refused(&me, order), Some(ErrorCode::InvalidParams));
+}
+
+/// A certificate of an election is long, and a sign of life is short.
+#[test]
+fn who_asks_over_and_over_is_told_of_an_election_once_in_a_while() {
+    let mut room = Room::new(4);
+    room.run(3_700);
+    let others: Vec<Did> = room.nodes.keys().copied().collect();
+    let member = room.keys[&others[0]].clone();
+    let did = member.public().did();
+    room.nodes.remove(&did);
+    let told = |room: &Room| {
+        let certificate = |message: &Signed| matches!(message.message, Message::Certificate(_));
+        room.outside.iter().filter(|(_, message)| certificate(message)).count()
+    };
+    let before = told(&room);
+    for _ in 0..200 {
+        room.now = room.now.plus(Duration::from_millis(1));
+        let alive = Keepalive { elected: 1, ..Keepalive::new(did, 2, room.now) };
+        let alive = room.seal(&member, Message::Keepalive(alive));
+        others[1..].iter().for_each(|other| room.deliver(other, alive.clone()));
+    }
+    let answers = told(&room) - before;
+    assert!((1..=3).contains(&answers), "{answers}");
+}
+
+/// What others tell a stranger of a task, it has no part in: nobody would tell it the end.
+#[test]
+fn who_was_no_member_takes_up_no_task() {
+    let mut room = Room::new(4);
+    let (client, stranger) = (secret(100), secret(50));
+    let chair = room.keys[&room.tier1()[0]].clone();
+    let did = stranger.public().did();
+    let node = Node::newcomer(room.genesis.clone(), profile(&stranger), &[chair.public().did()]);
+    room.keys.insert(did, stranger);
+    room.nodes.insert(did, node);
+    room.run(60);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    let board = invite(&room, &chair, order);
+    assert_eq!(room.refused(&did, board), Some(ErrorCode::EpochMismatch));
+    assert!(room.nodes[&did].ends().is_empty());
 }

@@ -65,7 +65,8 @@ fn hard_parts_are_divided_again_where_there_are_enough_agents() {
     room.run(120);
     assert_eq!(agreed(&room, "t").end, End::Succeeded);
     let below = room.events.iter().any(|(_, event)| {
-        matches!(event, Event::PlanDecided { task_id, .. } if plain_id(task_id).starts_with("t-st-"))
+        matches!(event, Event::PlanDecided { task_id, .. }
+            if plain_id(task_id).starts_with("t-st-"))
     });
     assert!(below, "a part was planned for itself");
 }
@@ -148,6 +149,23 @@ fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
     assert_eq!(successors.len(), 1, "{successors:?}");
     assert_eq!(Some(&room.any().leader_of(2, &leader)), successors.first());
     assert!(epoch.layout().children_of(&leader).contains(successors.first().unwrap()));
+}
+
+/// As many as may lie, and all of Tier 1: the others count the ballots themselves.
+#[test]
+fn an_election_ends_without_any_of_tier_1() {
+    let mut room = Room::new(12);
+    let gone = room.tier1();
+    assert_eq!(gone.len(), 3);
+    room.nodes.retain(|did, _| !gone.contains(did));
+    room.run(3_800);
+    for node in room.nodes.values() {
+        assert_eq!(node.epoch().number(), 2);
+        assert_eq!(node.epoch().beacon, room.any().epoch().beacon);
+        let missed = |did| node.epoch().member(did).map(|member| member.missed);
+        assert!(room.nodes.keys().all(|did| missed(did) == Some(0)), "all ballots are counted");
+        assert!(node.epoch().tier1().iter().all(|did| room.nodes.contains_key(did)));
+    }
 }
 
 /// A member whose agent does no work for an epoch's challenge has no proof of compute.

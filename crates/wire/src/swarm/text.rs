@@ -6,7 +6,7 @@ pub mod hex_signature {
     use skep_base::ed25519::Signature;
 
     pub fn write(signature: &Signature) -> String {
-        super::to_hex(signature.as_bytes())
+        hex::encode(signature.as_bytes())
     }
 
     pub fn read(text: &str) -> Option<Signature> {
@@ -109,15 +109,6 @@ pub(super) mod at_most {
         let map = BTreeMap::deserialize(from)?;
         check(map.len(), MAX).map(|()| map)
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.extend([digit(byte >> 4), digit(*byte)]);
-    }
-    text
 }
 
 /// Bytes from lower-case hex digits of exactly their length.
