@@ -6,6 +6,8 @@
 mod check;
 #[path = "it/cli.rs"]
 mod cli;
+#[path = "it/custom_work.rs"]
+mod custom_work;
 #[path = "it/deal_kills.rs"]
 mod deal_kills;
 #[path = "it/deals.rs"]
