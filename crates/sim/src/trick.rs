@@ -65,11 +65,16 @@ impl Trickster {
         else {
             return None;
         };
-        let is_led_by_tier1 = matches!(subject, Subject::Election { .. } | Subject::Plan { .. });
-        if message.meta.signer == self.me || !is_led_by_tier1 {
+        if message.meta.signer == self.me {
             return None;
         }
-        let leaders = epoch.leaders(subject);
+        let leaders = match subject {
+            Subject::Election { .. } => {
+                epoch.tellers(subject, &epoch.witnesses(subject, epoch.tier1()))
+            }
+            Subject::Plan { .. } => epoch.leaders(subject),
+            _ => return None,
+        };
         let turn = leaders.iter().position(|did| *did == self.me)? as u32;
         let of_turn = |next: &u32| next % leaders.len() as u32 == turn;
         let next = (view.saturating_add(1)..).find(of_turn)?;

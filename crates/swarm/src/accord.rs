@@ -192,7 +192,7 @@ impl Accord {
         self.propose()
     }
 
-    /// What was offered is old: where this node leads again, it is asked for another.
+    /// What was offered is old: when this node may propose, it is asked for another.
     pub fn withdraw(&mut self) {
         self.offer = None;
     }

@@ -27,6 +27,8 @@ use crate::{
 
 /// What one signer may add to an election: a second, different message is evidence against it.
 const PER_SIGNER_MAX: usize = 2;
+/// So many witnesses beside Tier 1 get a ballot each time it is said again.
+const TOLD_AT_A_TIME: usize = 8;
 
 /// An election that is going on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -207,9 +209,9 @@ impl Node {
             Some(_) => {
                 // The same ballot: another one would void both.
                 if let Some(own) = election.votes.get(&self.me).and_then(|own| own.first()) {
-                    out.push(send(self.council(&current), own.message.clone()));
+                    out.push(send(self.council(now, &current), own.message.clone()));
                 }
-                self.stand_again(&current, out);
+                self.stand_again(now, &current, out);
                 if let Some(election) = &mut self.election {
                     election.voted = Some(now);
                 }
@@ -236,28 +238,39 @@ impl Node {
             observed,
             location_vector: Some(self.place().at),
         };
-        let mut to = self.council(&current);
+        let mut to = self.council(now, &current);
         to.push(self.me);
         out.push(send(to, Message::ElectionVote(vote)));
-        self.stand_again(&current, out);
+        self.stand_again(now, &current, out);
         if let Some(election) = &mut self.election {
             election.voted = Some(now);
         }
     }
 
     /// Whoever stands says so again with each ballot: what was said once may have been lost.
-    fn stand_again(&self, current: &Epoch, out: &mut Vec<Output>) {
+    fn stand_again(&self, now: Timestamp, current: &Epoch, out: &mut Vec<Output>) {
         let own = self.election.as_ref().and_then(|election| election.candidacies.get(&self.me));
         if let Some(own) = own.and_then(|own| own.first()) {
-            out.push(send(self.council(current), own.message.clone()));
+            out.push(send(self.council(now, current), own.message.clone()));
         }
     }
 
-    /// Who needs the ballots: Tier 1, and who counts now or next, where that is somebody else.
-    fn council(&self, current: &Epoch) -> Vec<Did> {
+    /// Who needs the ballots: Tier 1, and who counts now or next, where that is somebody else. Who
+    /// is no witness does not know how far they are; when the epoch has begun without an election,
+    /// it tells them all, a few at a time.
+    fn council(&self, now: Timestamp, current: &Epoch) -> Vec<Did> {
         let mut council = current.tier1().to_vec();
-        if let Some(election) = &self.election {
-            council.extend(election.accord.leads_soon());
+        if let Some(Election { accord, .. }) = &self.election {
+            let Setting { witnesses, deadline, .. } = accord.setting();
+            let late_ms = now.since(*deadline).as_millis();
+            if witnesses.binary_search(&self.me).is_ok() {
+                council.extend(accord.leads_soon());
+            } else if late_ms > 0 {
+                let turn = late_ms / u128::from(self.genesis.timing.view_ms.max(1));
+                let passed = usize::try_from(turn).unwrap_or(0).saturating_mul(TOLD_AT_A_TIME);
+                let from = passed % witnesses.len().max(1);
+                council.extend(witnesses.iter().cycle().skip(from).take(TOLD_AT_A_TIME));
+            }
         }
         council.sort_unstable();
         council.dedup();
@@ -333,10 +346,10 @@ impl Node {
         keep(&mut election.votes, kept)
     }
 
-    /// What this node has offered when it led before: ballots have come since, or it was for an
-    /// epoch that is over, and no witness would sign it.
+    /// What this node has offered and not proposed: ballots have come since, or it was for an epoch
+    /// that is over, and no witness would sign it.
     fn withdraw_old(&mut self) {
-        if let Some(election) = self.election.as_mut().filter(|it| !it.accord.leads()) {
+        if let Some(election) = &mut self.election {
             election.accord.withdraw();
         }
     }

@@ -115,10 +115,13 @@ impl Node {
             return false;
         }
         let timing = &self.genesis.timing;
-        let pause_ms = if is_member { timing.keepalive_ms / 2 } else { timing.silence_ms };
         let Some(peer) = self.peers.get_mut(&m.agent_id) else {
             return false;
         };
+        // Whoever knew more a moment ago does not ask because something was lost.
+        let fell_back = peer.told.is_some_and(|(elected, _)| m.elected < elected);
+        let is_often = is_member && !fell_back;
+        let pause_ms = if is_often { timing.keepalive_ms / 2 } else { timing.silence_ms };
         let may =
             peer.told.is_none_or(|(elected, at)| m.elected > elected || now >= plus(at, pause_ms));
         if may {

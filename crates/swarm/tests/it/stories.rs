@@ -154,11 +154,21 @@ fn every_epoch_has_its_election_and_a_silent_leader_one_successor() {
 /// As many as may lie, and all of Tier 1: the others count the ballots themselves.
 #[test]
 fn an_election_ends_without_any_of_tier_1() {
-    let mut room = Room::new(12);
+    tier1_is_gone(Room::new(12), 3, 3_800);
+}
+
+/// Not all are witnesses in a large swarm, and their ballots count, too.
+#[test]
+fn a_large_swarms_election_ends_without_any_of_tier_1() {
+    tier1_is_gone(Room::new(72), 8, 4_400);
+}
+
+#[track_caller]
+fn tier1_is_gone(mut room: Room, leaders: usize, seconds: u32) {
     let gone = room.tier1();
-    assert_eq!(gone.len(), 3);
+    assert_eq!(gone.len(), leaders);
     room.nodes.retain(|did, _| !gone.contains(did));
-    room.run(3_800);
+    room.run(seconds);
     for node in room.nodes.values() {
         assert_eq!(node.epoch().number(), 2);
         assert_eq!(node.epoch().beacon, room.any().epoch().beacon);
