@@ -159,6 +159,11 @@ impl Accord {
         self.decided.is_none() && self.may_lead(self.view, &self.me)
     }
 
+    /// Whether somebody led the view in which it was decided.
+    pub fn has_led(&self, did: &Did) -> bool {
+        self.decided.as_ref().is_some_and(|decided| self.setting.leader(decided.view) == Some(*did))
+    }
+
     /// Who leads this view, and who leads the next.
     pub fn leads_soon(&self) -> impl Iterator<Item = Did> {
         let views = [self.view, self.view.saturating_add(1)];

@@ -149,11 +149,14 @@ impl Epoch {
     /// Who counts an election's ballots, one after the other: Tier 1, and when all of it has failed
     /// the other witnesses, since nobody would follow it otherwise.
     pub fn tellers(&self, subject: &Subject, witnesses: &[Did]) -> Vec<Did> {
-        let mut tellers = self.leaders(subject);
+        [self.leaders(subject), self.reserves(subject, witnesses)].concat()
+    }
+
+    /// The witnesses that are not of Tier 1, in the order in which they take over.
+    pub fn reserves(&self, subject: &Subject, witnesses: &[Did]) -> Vec<Did> {
         let mut others = by_lot(&self.beacon, &subject_text(subject), witnesses);
         others.retain(|did| !self.is_tier1(did));
-        tellers.extend(others);
-        tellers
+        others
     }
 
     /// Whom a node hears from and tells: everybody in a small swarm, its family in a large one.

@@ -48,8 +48,9 @@ fn no_seed_breaks_an_invariant() {
 fn what_broke_once_holds() {
     // The client's order, sealed long ago, was refused by those who could tell its end; a leader
     // proposed once more what it had offered for an epoch that was over; a stranger had heard of a
-    // task whose end nobody would tell it.
-    const BROKE: [u64; 3] = [106_418, 15_309, 2_265];
+    // task whose end nobody would tell it; all of Tier 1 was dead, and nobody else might say that
+    // it is too late.
+    const BROKE: [u64; 4] = [106_418, 15_309, 2_265, 47_418];
     let broken: Vec<String> = BROKE
         .iter()
         .flat_map(|seed| run(&Setup::from_seed(*seed)).violations)

@@ -15,6 +15,10 @@ pub struct Setting {
     pub witnesses: Vec<Did>,
     /// Who leads view 0, 1, 2, …, and again from the start.
     pub leaders: Vec<Did>,
+    /// Who leads every other view when all of them have had two turns: they only bring it to an
+    /// end.
+    #[serde(default)]
+    pub reserves: Vec<Did>,
     /// Whether in view 0 each of them may propose: the first one heard counts.
     pub anyone_first: bool,
     /// How long a view lasts while there is time.
@@ -40,8 +44,23 @@ impl Setting {
     }
 
     pub(super) fn leader(&self, view: u32) -> Option<Did> {
-        let turn = usize::try_from(view).ok()?.checked_rem(self.leaders.len())?;
-        self.leaders.get(turn).copied()
+        const ROUNDS: usize = 2;
+        let in_turn = |all: &[Did], turn: usize| -> Option<Did> {
+            all.get(turn.checked_rem(all.len())?).copied()
+        };
+        let view = usize::try_from(view).ok()?;
+        match view.checked_sub(ROUNDS * self.leaders.len()) {
+            Some(late) if !self.reserves.is_empty() => match late % 2 {
+                0 => in_turn(&self.reserves, late / 2),
+                _ => in_turn(&self.leaders, late / 2),
+            },
+            _ => in_turn(&self.leaders, view),
+        }
+    }
+
+    /// Whether somebody leads only because all others have failed.
+    pub fn is_reserve(&self, did: &Did) -> bool {
+        self.reserves.contains(did)
     }
 
     pub(super) fn may_lead(&self, view: u32, did: &Did) -> bool {

@@ -42,6 +42,7 @@ impl Room {
             subject: Subject::Plan { task_id: "t".to_owned() },
             witnesses: dids.clone(),
             leaders: dids.clone(),
+            reserves: Vec::new(),
             anyone_first: seed.is_multiple_of(2),
             slow_ms: 1_000,
             quick_ms: 1_000,

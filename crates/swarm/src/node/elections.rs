@@ -120,6 +120,7 @@ impl Node {
         let setting = Setting {
             witnesses,
             leaders,
+            reserves: Vec::new(),
             subject,
             anyone_first: false,
             slow_ms: timing.election_ms,

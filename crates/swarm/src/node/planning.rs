@@ -357,8 +357,10 @@ impl Node {
             perform(acts, out);
             return;
         }
+        let is_reserve = state.plan.setting().is_reserve(&self.me);
         match state.table.boards.get(&self.me).map(|board| board.phase) {
             Some(Phase::Over) => self.offer_plan(id, out),
+            None if is_reserve => {}
             Some(_) => {}
             None if state.table.forming.is_none() => self.take_the_chair(now, id, out),
             None => {}

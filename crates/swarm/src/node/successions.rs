@@ -197,6 +197,7 @@ impl Node {
             witnesses: witnesses_of(epoch, &leader),
             subject: Subject::Succession { epoch: number, leader },
             leaders,
+            reserves: Vec::new(),
             anyone_first: false,
             slow_ms: timing.view_ms,
             quick_ms: timing.view_ms,

@@ -215,9 +215,12 @@ impl Node {
         self.count_task(now, &origin.meta.signer, &share)?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
         let timing = &self.genesis.timing;
+        let witnesses = judge::witnesses_of(&epoch, origin);
+        let (leaders, reserves) = who_leads(&epoch, &subject, chair, &witnesses);
         let setting = Setting {
-            witnesses: judge::witnesses_of(&epoch, origin),
-            leaders: chair.map_or_else(|| epoch.leaders(&subject), |chair| vec![chair]),
+            witnesses,
+            leaders,
+            reserves,
             subject,
             anyone_first: true,
             slow_ms: timing.planning_ms(),
@@ -508,7 +511,9 @@ impl Node {
             return;
         }
         state.ended = Some(ended.clone());
-        let leads = |accord: &Accord| accord.setting().leaders.contains(&self.me);
+        let leads = |accord: &Accord| {
+            accord.setting().leaders.contains(&self.me) || accord.has_led(&self.me)
+        };
         let leads = state.result.as_ref().map_or_else(|| leads(&state.plan), leads)
             || state.table.boards.contains_key(&self.me);
         let is_root = state.is_root();
@@ -545,6 +550,19 @@ impl Node {
     pub fn ends(&self) -> BTreeMap<&str, Option<&Ended>> {
         let roots = self.tasks.iter().filter(|(_, state)| state.is_root());
         roots.map(|(id, state)| (id.as_str(), state.ended.as_ref())).collect()
+    }
+}
+
+/// Who decides about a task, and who ends it when all of them have failed.
+fn who_leads(
+    epoch: &Epoch,
+    subject: &Subject,
+    chair: Option<Did>,
+    witnesses: &[Did],
+) -> (Vec<Did>, Vec<Did>) {
+    match chair {
+        Some(chair) => (vec![chair], Vec::new()),
+        None => (epoch.leaders(subject), epoch.reserves(subject, witnesses)),
     }
 }
 

@@ -109,6 +109,7 @@ impl Node {
         setting.subject = Subject::Result { task_id: id.to_owned() };
         setting.leaders.retain(|did| *did != proposer);
         setting.leaders.insert(0, proposer);
+        setting.reserves.retain(|did| *did != proposer);
         setting.anyone_first = false;
         setting.slow_ms = timing.coordination_ms();
         // What is there at the deadline still counts.
@@ -477,7 +478,7 @@ impl Node {
             work.reported = false;
             work.report_at = now;
             self.report(now, id, out);
-        } else {
+        } else if !result.setting().is_reserve(&self.me) {
             self.coordinate(now, id, out);
         }
     }

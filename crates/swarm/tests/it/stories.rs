@@ -1,6 +1,6 @@
 //! Whole tasks and elections among honest nodes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use skep_base::Did;
 use skep_swarm::{
@@ -11,7 +11,7 @@ use skep_swarm::{
 };
 use skep_wire::swarm::{
     Certificate, Dissolve, End, Ended, ErrorCode, Invite, Keepalive, Message, Outcome, Ready,
-    Share, Signed, Step, Subject, Succession, Verification, Word, plain_id,
+    Share, Signed, Step, Subject, Succession, Task, Verification, Word, plain_id,
 };
 
 use super::room::{Room, id, link, profile, secret};
@@ -176,6 +176,27 @@ fn tier1_is_gone(mut room: Room, leaders: usize, seconds: u32) {
         assert!(room.nodes.keys().all(|did| missed(did) == Some(0)), "all ballots are counted");
         assert!(node.epoch().tier1().iter().all(|did| room.nodes.contains_key(did)));
     }
+}
+
+/// A board was formed, and all of Tier 1 is gone: somebody says when the time is over.
+#[test]
+fn a_task_ends_without_any_of_tier_1() {
+    let mut room = Room::new(12);
+    let client = secret(100);
+    let (chair, leaders) = (room.tier1()[0], room.tier1());
+    let task = Task { deadline: room.now.plus(Duration::from_secs(600)), ..room.task("t") };
+    let order = room.seal(&client, room.inject(&client, task));
+    room.line.push_back((chair, order));
+    let is_commit = |sent: &Arc<Signed>| matches!(sent.message, Message::Commit(_));
+    while !room.sent.iter().any(is_commit) {
+        assert!(room.advance(), "somebody proposes a plan");
+    }
+    room.nodes.retain(|did, _| !leaders.contains(did));
+    // The next election is not yet.
+    room.run(2_400);
+    assert_eq!(agreed(&room, "t").end, End::Unplanned);
+    let told = room.outside.iter().filter(|(to, _)| *to == client.public().did());
+    assert!(told.count() >= 1, "the client hears of it");
 }
 
 /// A member whose agent does no work for an epoch's challenge has no proof of compute.
