@@ -46,6 +46,9 @@ fn install_packages() -> Result<()> {
     if missing.contains(&"python3-minimal") || !python_has("ensurepip") {
         missing.push("python3-venv");
     }
+    if !has_library("libnss_wrapper.so") {
+        missing.push("libnss-wrapper");
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -63,6 +66,12 @@ fn install_packages() -> Result<()> {
     apt_get(prefix, &["update", "-q"])?;
     let install = [&["install", "-q", "-y", "--no-install-recommends"][..], &missing].concat();
     apt_get(prefix, &install)
+}
+
+/// Whether the linker finds it, in the folder that Debian has for each kind of machine.
+fn has_library(name: &str) -> bool {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    folders.map(|folder| folder.path().join(name)).any(|path| path.exists())
 }
 
 fn python_has(module: &str) -> bool {

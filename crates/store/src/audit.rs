@@ -24,6 +24,8 @@ pub struct Report {
     pub accounts: u64,
     pub transfers: u64,
     pub events: u64,
+    /// Written, but without a number yet: on PostgreSQL that is given a moment later.
+    pub events_unnumbered: u64,
     pub open_holds: u64,
     pub open_debts: u64,
     /// What all accounts with a balance row hold, by asset, in minor units.

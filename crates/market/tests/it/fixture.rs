@@ -18,7 +18,7 @@ use skep_base::{
     wallet::WalletKey,
 };
 use skep_market::{AgentRecord, Answered, Failure, Market, Refusal, Signed};
-use skep_store::{Options, RecordKey, Store};
+use skep_store::{Options, RecordKey, Store, audit::Report};
 use skep_testkit::postgres::TempPostgres;
 use skep_wire::{
     identity::{
@@ -120,21 +120,25 @@ impl Fixture {
     /// What the log tells, once every event has its number: on PostgreSQL that is done a moment
     /// after the commit.
     pub async fn kinds(&self) -> Vec<String> {
-        let mut known = None;
-        loop {
-            let events = self.market.events(0, 1000).await.unwrap().items;
-            if known == Some(events.len()) {
-                return events.into_iter().map(|e| e.kind).collect();
-            }
-            known = Some(events.len());
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
+        self.audit().await;
+        let events = self.market.events(0, 1000).await.unwrap().items;
+        events.into_iter().map(|e| e.kind).collect()
     }
 
     pub async fn audit_is_clean(&self) {
-        self.kinds().await;
-        let report = self.market.store().audit(Box::new(|_, _| {})).await.unwrap();
+        let report = self.audit().await;
         assert!(report.is_clean(), "{report:#?}");
+    }
+
+    /// What an audit finds once every event has its number.
+    async fn audit(&self) -> Report {
+        loop {
+            let report = self.market.store().audit(Box::new(|_, _| {})).await.unwrap();
+            if report.events_unnumbered == 0 {
+                return report;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 

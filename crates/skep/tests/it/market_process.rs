@@ -4,6 +4,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    process::Command,
+    time::{Duration, SystemTime},
 };
 
 use serde_json::{Value, json};
@@ -75,23 +77,30 @@ struct World {
     hand: Hand,
     hands: Client,
     built_in: AgentId,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     _node: Child,
 }
 
 impl World {
     async fn open() -> World {
+        World::open_where(|_, _| ()).await
+    }
+
+    /// Its node's folder and command may be changed before it starts.
+    async fn open_where(furnished: impl FnOnce(&Path, &mut Command)) -> World {
         let folder = tempfile::tempdir().unwrap();
         let (hand, built_in) = (Hand::new(3), furnish(folder.path(), 1));
         let id = hand.actor.id().to_string();
-        let node = Child::spawn(&mut stage::up(folder.path(), &["--accredit", &id])).unwrap();
+        let mut up = stage::up(folder.path(), &["--accredit", &id]);
+        furnished(folder.path(), &mut up);
+        let node = Child::spawn(&mut up).unwrap();
         let hands = hand.enter(node.url(), &["http", "human"]).await;
         let (ann, ben) = (Actor::new(1), Actor::new(2));
         let (ann, ben) = (ann.enter(node.url(), None).await, ben.enter(node.url(), None).await);
         ann.faucet(usdc(100)).await.unwrap();
         // It registers itself a moment after the node is ready.
         until("the built-in verifier", async || ann.verifier(&built_in).await.ok()).await;
-        World { site: Site::open(), ann, ben, hand, hands, built_in, _folder: folder, _node: node }
+        World { site: Site::open(), ann, ben, hand, hands, built_in, folder, _node: node }
     }
 
     /// A deal about a page, to be looked at by the built-in verifier first.
@@ -108,6 +117,25 @@ impl World {
         assert_eq!(verification.verifier, Some(self.built_in));
         assert_eq!(moves(&self.ann, id).await.len(), 1);
         (agreement, verification)
+    }
+
+    /// Ben delivers, and no verifier may look where the deal says: then a person is asked.
+    async fn nobody_can_tell(&self, id: DealId) {
+        let first = deliver(&self.ben, id, "Look there").await.unwrap();
+        let failed = |v: &Verification| v.status == VerificationStatus::Error;
+        let seen_first = seen(&self.ann, first, failed).await;
+        assert_eq!(seen_first.verifier, Some(self.built_in));
+        let callback = seen_first.callback.unwrap();
+        assert_eq!(callback["proof_bundle"]["error"]["code"], "refused_address", "{callback:#}");
+        assert_eq!(self.ann.escrow(id).await.unwrap().status, EscrowStatus::Held);
+        let second = self.ann.agreement(id).await.unwrap().verifications[1];
+        let asked = self.hands.verification(second).await.unwrap();
+        assert_eq!(asked.verifier, Some(self.hand.actor.id()));
+        let verdict = self.hand.verdict(&asked.request, Outcome::Error);
+        let taken = self.hands.callback(&verdict).await.unwrap();
+        assert_eq!(taken.escrow, EscrowStatus::Held);
+        let file = self.hands.review(id).await.unwrap();
+        assert_eq!((file.review.cause.as_str(), file.callbacks.len()), ("error", 2));
     }
 }
 
@@ -153,28 +181,50 @@ async fn a_road_inwards_is_an_error_and_moves_no_money() {
     let roads = ["http://10.0.0.1/", "http://169.254.169.254/latest/", &inwards];
     for road in roads {
         let id = world.about(road, json!({"expected_content": "secret"})).await;
-        let first = deliver(&world.ben, id, "Look there").await.unwrap();
-        let failed = |v: &Verification| v.status == VerificationStatus::Error;
-        let seen_first = seen(&world.ann, first, failed).await;
-        assert_eq!(seen_first.verifier, Some(world.built_in));
-        let callback = seen_first.callback.unwrap();
-        assert_eq!(callback["proof_bundle"]["error"]["code"], "refused_address", "{road}");
-        assert_eq!(world.ann.escrow(id).await.unwrap().status, EscrowStatus::Held);
-        // Another one is asked, who cannot tell either: then a person.
-        let second = world.ann.agreement(id).await.unwrap().verifications[1];
-        let asked = world.hands.verification(second).await.unwrap();
-        assert_eq!(asked.verifier, Some(world.hand.actor.id()));
-        let verdict = world.hand.verdict(&asked.request, Outcome::Error);
-        let taken = world.hands.callback(&verdict).await.unwrap();
-        assert_eq!(taken.escrow, EscrowStatus::Held);
-        let file = world.hands.review(id).await.unwrap();
-        assert_eq!((file.review.cause.as_str(), file.callbacks.len()), ("error", 2));
+        world.nobody_can_tell(id).await;
     }
     assert_eq!(world.site.visits("/inwards").len(), 1);
     assert_eq!(world.hands.reviews(None, None).await.unwrap().items.len(), roads.len());
     let held = i64::try_from(roads.len()).unwrap() * PRICE;
     assert_eq!(free(&world.ann).await, 100_000_000 - held);
     assert_eq!(free(&world.ben).await, 0);
+}
+
+/// A name that the node finds in a file of the test's: what its resolver says can change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_turns_inwards_during_a_deal_is_an_error_and_moves_no_money() {
+    let world = World::open_where(|folder, up| {
+        up.env("LD_PRELOAD", "libnss_wrapper.so").env("NSS_WRAPPER_HOSTS", folder.join("hosts"));
+        fs::write(folder.join("hosts"), "127.0.0.1 shop.example\n").unwrap();
+    })
+    .await;
+    // The file is read again when its time has changed, in whole seconds.
+    let turn = |address: &str, later: u64| {
+        let hosts = world.folder.path().join("hosts");
+        fs::write(&hosts, format!("{address} shop.example\n")).unwrap();
+        let at = SystemTime::now() + Duration::from_secs(later);
+        fs::File::open(&hosts).unwrap().set_modified(at).unwrap();
+    };
+    let changed = json!({"fingerprint_delta": true});
+    let url = world.site.put("/page", Page::text("old")).replace("127.0.0.1", "shop.example");
+    let ids = [world.about(&url, changed.clone()).await, world.about(&url, changed).await];
+    for id in ids {
+        let taken = async || world.ann.agreement(id).await.unwrap().baseline_taken.then_some(());
+        until("a baseline", taken).await;
+    }
+    world.site.put("/page", Page::text("new"));
+    assert_eq!(world.site.visits("/page").len(), ids.len());
+    turn("10.0.0.1", 60);
+    world.nobody_can_tell(ids[0]).await;
+    assert_eq!(world.site.visits("/page").len(), ids.len());
+    assert_eq!(free(&world.ben).await, 0);
+    // The other deal's page is back where it was.
+    turn("127.0.0.1", 120);
+    deliver(&world.ben, ids[1], "It is done").await.unwrap();
+    assert_eq!(world.end(ids[1]).await.0.escrow_status, EscrowStatus::Released);
+    assert_eq!(world.ann.escrow(ids[0]).await.unwrap().status, EscrowStatus::Held);
+    assert_eq!(free(&world.ben).await, PRICE);
+    assert_eq!(free(&world.ann).await, 100_000_000 - 2 * PRICE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,6 +41,7 @@ async fn audit(client: &mut Client, mut progress: Progress) -> Result<Report, St
     let total = accounts + events;
     let mut report = Report {
         transfers: count(&tx, "select count(*) from transfers").await?,
+        events_unnumbered: count(&tx, "select count(*) from events_unnumbered").await?,
         open_holds: count(&tx, OPEN_HOLDS).await?,
         open_debts: count(&tx, "select count(*) from debts where open > 0").await?,
         ..Report::default()
@@ -63,6 +64,7 @@ async fn audit(client: &mut Client, mut progress: Progress) -> Result<Report, St
     }
     check_chain(&tx, &mut report, &mut progress, total).await?;
     check_totals(&tx, &mut report).await?;
+    tx.commit().await.map_err(unavailable)?;
     Ok(report)
 }
 
