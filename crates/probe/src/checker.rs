@@ -44,6 +44,9 @@ const RESULT_LEN_MAX: usize = 32 * 1024 * 1024;
 const HEAD_LEN_MAX: usize = 1024;
 /// What the process may have of the address space, in bytes.
 const SPACE_MAX: u64 = 1024 * 1024 * 1024;
+/// What Rust's allocator takes of that in advance, in KiB. By itself it takes all, and leaves
+/// nothing for what is written in C.
+const RESERVED_KIB: &str = "65536";
 /// Seconds of computing; one more and there is no mercy.
 const CPU_SECONDS_MAX: u64 = 2;
 /// Files that are open at once.
@@ -139,6 +142,7 @@ impl Checker {
             .args(&self.args)
             // What is in our environment (keys, passwords) is not a decoder's business.
             .env_clear()
+            .env("MIMALLOC_ARENA_RESERVE", RESERVED_KIB)
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,6 +1,7 @@
 //! Paid hires from search to counter-signature, against the same call without any of that.
 
 mod bare;
+mod checks;
 mod facilitator;
 mod place;
 
@@ -36,6 +37,7 @@ type Report<'a> = &'a mut dyn FnMut(Figure) -> Result<()>;
 type Caller = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
 
 pub(super) async fn measure(time: Duration, report: Report<'_>) -> Result<()> {
+    checks::measure(report).await?;
     facilitator::in_process(time, report).await?;
     let folder = tempfile::tempdir()?;
     let sqlite = format!("sqlite:{}", folder.path().join("skep.db").display());

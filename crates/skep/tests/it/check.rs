@@ -91,6 +91,26 @@ async fn strangers_files_are_taken_apart_in_a_process_that_can_do_little() {
     failed_by(&seen, "mp3_decodes");
 }
 
+/// Grammars are written in C, with another allocator than ours: both have to find room.
+#[tokio::test]
+async fn the_longest_code_is_read_in_the_process_too() {
+    let pieces = [
+        ("python", "def f(a):\n    return [x * a for x in range(9)]\n\n"),
+        ("javascript", "function f(a) { return [a].map(x => x * 2); }\n"),
+        ("go", "func f(a int) int { if a > 2 { return a }; return 2 }\n"),
+        ("rust", "fn f(a: u32) -> Vec<u32> { (0..9).map(|x| x * a).collect() }\n"),
+        ("bash", "f() { if [ -n \"$1\" ]; then echo \"$1\"; fi; }\n"),
+        ("c", "int f(int a) { for (int i = 0; i < a; i++) a += i; return a; }\n"),
+    ];
+    for (language, piece) in pieces {
+        let first = if language == "go" { "package main\n" } else { "" };
+        let code = first.to_owned() + &piece.repeat(60_000 / piece.len());
+        let (id, asked) = (format!("code.generate.{language}.script"), json!({"task": "much"}));
+        let seen = checker().verify(&id, Some("v1"), &asked, &json!({"code": code})).await;
+        assert!(seen.all_passed, "{language}: {seen:?}");
+    }
+}
+
 /// What the process says to bytes that are no request, and how it ends.
 fn raw(request: &[u8]) -> Output {
     let mut child = Command::new(PROGRAM)
