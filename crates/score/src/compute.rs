@@ -148,8 +148,8 @@ pub fn output(input: &Input, parameters: &Parameters) -> Output {
     }
 }
 
-/// The numbers alone; nothing is allocated.
-pub fn compute(input: &Input, parameters: &Parameters) -> Score {
+/// The numbers alone. Nothing is allocated: a `const fn` cannot.
+pub const fn compute(input: &Input, parameters: &Parameters) -> Score {
     let conduit_rate = rate(input.conduit_successful, input.conduit_sessions);
     let ap2_rate = rate(input.ap2_successful, input.ap2_sessions);
     let conduit_volume = min(1.0, input.conduit_sessions / CONDUIT_VOLUME_TARGET);
@@ -159,18 +159,13 @@ pub fn compute(input: &Input, parameters: &Parameters) -> Score {
     let score = max(0.0, min(SCORE_MAX, conduit_contribution + ap2_contribution));
     let sessions = input.conduit_sessions + input.ap2_sessions;
     let combined_rate = rate(input.conduit_successful + input.ap2_successful, sessions);
-    let open = input.trust_tier >= Tier::Verified
+    let open = matches!(input.trust_tier, Tier::Verified | Tier::Trusted)
         && input.has_cryptographic_identity
         && input.disputed_sessions_active <= 0.0;
-    let meets = |level: &Level| {
-        score >= f64::from(level.score)
-            && input.conduit_sessions >= f64::from(level.conduit_sessions)
-            && input.ap2_sessions >= f64::from(level.ap2_sessions)
-            && combined_rate >= level.success_rate
-    };
-    let tier = match open && meets(&parameters.standard) {
+    let reached = Reached { score, input, combined_rate };
+    let tier = match open && reached.meets(&parameters.standard) {
         false => BenchmarkTier::None,
-        true if meets(&parameters.elite) => BenchmarkTier::Elite,
+        true if reached.meets(&parameters.elite) => BenchmarkTier::Elite,
         true => BenchmarkTier::Standard,
     };
     let escrow_modifier = max(0.25, min(1.0, 1.0 - score / 1250.0));
@@ -188,7 +183,23 @@ pub fn compute(input: &Input, parameters: &Parameters) -> Score {
     }
 }
 
-fn rate(successful: f64, sessions: f64) -> f64 {
+/// What a level is held against.
+struct Reached<'a> {
+    score: f64,
+    input: &'a Input,
+    combined_rate: f64,
+}
+
+impl Reached<'_> {
+    const fn meets(&self, level: &Level) -> bool {
+        self.score >= level.score as f64
+            && self.input.conduit_sessions >= level.conduit_sessions as f64
+            && self.input.ap2_sessions >= level.ap2_sessions as f64
+            && self.combined_rate >= level.success_rate
+    }
+}
+
+const fn rate(successful: f64, sessions: f64) -> f64 {
     if sessions > 0.0 { successful / sessions } else { 0.0 }
 }
 

@@ -29,11 +29,12 @@ macro_rules! migrations {
 }
 
 pub(crate) const SQLITE: &[Migration] = migrations!(
-    "sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire", 5 "0005_score"
+    "sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire", 5 "0005_score",
+    6 "0006_listing_numbers"
 );
 pub(crate) const POSTGRES: &[Migration] = migrations!(
     "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire",
-    5 "0005_score"
+    5 "0005_score", 6 "0006_listing_numbers"
 );
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer
@@ -78,15 +79,15 @@ mod tests {
         assert!(matches!(pending(SQLITE, &foreign), Err(OpenError::ForeignSchema { .. })));
     }
 
-    #[test]
-    fn records_of_an_older_database_move_into_pages() {
-        let mut conn = rusqlite::Connection::open_in_memory().unwrap();
+    /// A database whose first so many steps were run.
+    fn older(steps: usize) -> rusqlite::Connection {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
         conn.execute_batch(
             "create table schema_migrations (
                  number integer primary key, name text not null, fingerprint text not null) strict",
         )
         .unwrap();
-        for old in &SQLITE[..2] {
+        for old in &SQLITE[..steps] {
             conn.execute_batch(old.sql).unwrap();
             conn.execute(
                 "insert into schema_migrations (number, name, fingerprint) values (?1, ?2, ?3)",
@@ -94,6 +95,12 @@ mod tests {
             )
             .unwrap();
         }
+        conn
+    }
+
+    #[test]
+    fn records_of_an_older_database_move_into_pages() {
+        let mut conn = older(2);
         let body = "x".repeat(3000);
         for id in 0..50 {
             let sql = "insert into records values ('r', 'deal', ?1, 7, ?2, 9)";
@@ -106,5 +113,27 @@ mod tests {
         assert_eq!(found, 50);
         let twice = "insert into records values ('r', 'deal', '1', 8, 'y', 9)";
         assert!(conn.execute(twice, []).is_err(), "a key can be there twice");
+    }
+
+    #[test]
+    fn listings_of_an_older_database_get_their_numbers() {
+        let mut conn = older(5);
+        for (id, place) in [("b", -2), ("a", -7)] {
+            conn.execute(
+                "insert into listings
+                 values (?1, 'x', 'p', 'c', 'direct', ?2, 5, 1, 0, 0, 0, 0, 9)",
+                (id, -place),
+            )
+            .unwrap();
+            conn.execute("insert into listing_terms values ('t', ?1, ?2)", (place, id)).unwrap();
+        }
+        crate::sqlite::migrate(&mut conn).unwrap();
+        let found = "select l.id || l.rank from listing_terms t join listings l on l.n = t.n
+                     where t.term = 't' and l.id = t.listing_id and l.price = 5
+                       and l.success_bps = 9 order by t.place";
+        let mut found = conn.prepare(found).unwrap();
+        let found: Vec<String> =
+            found.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(found, ["a7", "b2"]);
     }
 }

@@ -39,9 +39,6 @@ const READERS_MAX: usize = 4;
 /// What is kept of the log's file when it starts over: writing over what is there costs less than
 /// growing it anew. More than the checkpointer lets it grow to, as a rule.
 const LOG_BYTES_KEPT: u64 = 64 << 20;
-/// How much of the database readers see where the system keeps it, without a copy of their own:
-/// the most that SQLite allows.
-const READ_IN_PLACE_MAX: u64 = 0x7fff_0000;
 /// How long one read may last: a reader that stays keeps the log from starting over.
 const READ_AGE_MAX: Duration = Duration::from_secs(5);
 /// Checks of the whole database may take longer.
@@ -305,8 +302,6 @@ fn connect_reader(settings: &Settings) -> rusqlite::Result<Connection> {
     conn.set_prepared_statement_cache_capacity(64);
     conn.busy_timeout(Duration::from_millis(1000))?;
     conn.execute_batch("pragma query_only = on; pragma temp_store = memory;")?;
-    // Each write makes a reader's own cache void; what the system keeps is read where it lies.
-    conn.execute_batch(&format!("pragma mmap_size = {READ_IN_PLACE_MAX};"))?;
     keep_plans(&conn)?;
     Ok(conn)
 }

@@ -1,12 +1,12 @@
 //! Numbers as JavaScript compares and prints them: other implementations run in it.
 
 /// `Math.min`: what is no number stays none.
-pub(super) fn min(a: f64, b: f64) -> f64 {
+pub(super) const fn min(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
 }
 
 /// `Math.max`, which takes zero for more than minus zero.
-pub(super) fn max(a: f64, b: f64) -> f64 {
+pub(super) const fn max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN
     } else if a == b {

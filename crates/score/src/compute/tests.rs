@@ -17,6 +17,25 @@ fn input(counts: [u32; 4], tier: Tier, has_key: bool, disputes: u32) -> Input {
     }
 }
 
+/// The numeric path runs while this is compiled, where nothing can be allocated.
+#[test]
+fn nothing_is_allocated_for_a_score() {
+    const INPUT: Input = Input {
+        conduit_sessions: 200.0,
+        conduit_successful: 200.0,
+        ap2_sessions: 100.0,
+        ap2_successful: 100.0,
+        conduit_sessions_lifetime: 500.0,
+        ap2_sessions_lifetime: 300.0,
+        trust_tier: Tier::Trusted,
+        has_cryptographic_identity: true,
+        disputed_sessions_active: 0.0,
+    };
+    const SCORE: Score = compute(&INPUT, &Parameters::SPEC);
+    assert_eq!(SCORE, compute(&INPUT, &Parameters::SPEC));
+    assert_eq!((SCORE.value(), SCORE.tier), (1000, BenchmarkTier::Elite));
+}
+
 /// 6.3: contributions, score, label, and what is held.
 #[test]
 fn the_specification_s_vectors_hold() {

@@ -45,12 +45,17 @@ pub(super) fn write(conn: &Connection, group: &Group) -> Result<(), WorkError> {
     Ok(())
 }
 
+/// A row that is there keeps its number, which its terms know.
 pub(crate) fn write_row(conn: &Connection, row: &ListingRow) -> rusqlite::Result<()> {
     conn.prepare_cached(
-        "insert or replace into listings
+        "insert into listings
              (id, agent_id, payee, capability, payment_mode, rank, price, max_latency_ms,
               verification, clarifies, audited, first_free, success_bps)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         on conflict (id) do update set
+             agent_id = ?2, payee = ?3, capability = ?4, payment_mode = ?5, rank = ?6, price = ?7,
+             max_latency_ms = ?8, verification = ?9, clarifies = ?10, audited = ?11,
+             first_free = ?12, success_bps = ?13",
     )?
     .execute(params![
         row.id,
@@ -70,6 +75,7 @@ pub(crate) fn write_row(conn: &Connection, row: &ListingRow) -> rusqlite::Result
     .map(drop)
 }
 
+/// The term of a row that is written.
 pub(crate) fn write_term(
     conn: &Connection,
     term: &str,
@@ -77,7 +83,8 @@ pub(crate) fn write_term(
     id: &str,
 ) -> rusqlite::Result<()> {
     conn.prepare_cached(
-        "insert into listing_terms (term, place, listing_id) values (?1, ?2, ?3)
+        "insert into listing_terms (term, place, listing_id, n)
+         values (?1, ?2, ?3, (select n from listings where id = ?3))
          on conflict (term, place, listing_id) do nothing",
     )?
     .execute((term, place, id))
@@ -177,10 +184,11 @@ fn search(
                     select count(*) from json_each(?5) o cross join listing_terms x
                     where x.term = o.value and x.place = t.place and x.listing_id = t.listing_id)
                 end
-         from (select place, listing_id from listing_terms
+         from (select place, listing_id, n from listing_terms
                where term = ?1 and (place, listing_id) > (?2, ?3)
                order by place, listing_id limit ?4) t
-         cross join listings l on l.id = t.listing_id order by t.place, t.listing_id",
+         cross join listings l on l.n = t.n and +l.id = t.listing_id
+         order by t.place, t.listing_id",
     )?;
     while let Some((place, id, rows)) = walk.next_look() {
         let seen = look

@@ -1,0 +1,1 @@
+-- Indexes here lead to rows in one step already: only SQLite's listings need numbers.
