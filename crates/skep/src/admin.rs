@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use skep_api::ADMIN_SOCKET;
-use skep_base::{AgentId, Did};
-use skep_sdk::AdminClient;
+use skep_base::{AgentId, Did, Money};
+use skep_sdk::{AdminClient, Client};
 use skep_wire::{
     admin::{AdminAct, AdminRequest, QualificationReport},
     settle::Tier,
@@ -70,6 +70,18 @@ enum AdminCommand {
         on: OnAgent,
         #[arg(long, value_name = "NAME")]
         to: Option<String>,
+    },
+    /// Put money of your own where newcomers' subsidies come from
+    #[command(after_help = "Example: skep admin fund-subsidies '500 USDC' --reason 'first quarter'
+
+The platform fronts a fifth of the hold in a newcomer's first ten deals; it comes back when they
+end. The money must lie ready outside: this only writes it into the books.")]
+    FundSubsidies {
+        /// Such as '500 USDC'
+        #[arg(value_name = "AMOUNT")]
+        money: Money,
+        #[arg(long)]
+        reason: String,
     },
     /// Set tighter minimums for benchmarks, from a JSON file
     #[command(after_help = "Example: skep admin parameters minimums.json --reason 'Q4 report'
@@ -168,6 +180,9 @@ impl AdminCommand {
             }
             AdminCommand::Subscribe { on: OnAgent { agent: agent_id, reason }, to } => {
                 (AdminAct::SetSubscription { agent_id, subscription: to }, reason)
+            }
+            AdminCommand::FundSubsidies { money, reason } => {
+                (AdminAct::FundSubsidies { id: Client::new_id()?, money }, reason)
             }
             AdminCommand::Parameters { file, reason } => {
                 let mut act = read_json(&file)?;

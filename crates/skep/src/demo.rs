@@ -116,21 +116,12 @@ impl Demo {
         let scored = score::tell(&mut story, &cast).await?;
         let swarmed = swarm::tell(&mut story)?;
         let mut summary = check(&mut story, &url, folder.path()).await?;
-        summary.deals_released = dealt.released.len() as u64;
-        summary.deals_refunded = dealt.refunded.len() as u64;
-        summary.proofs_checked = dealt.proofs_checked;
-        summary.forgeries_refused = dealt.forgeries_refused;
-        summary.hires_paid = hired.paid;
-        summary.hires_refunded = hired.refunded;
-        summary.disputes = hired.disputes;
-        summary.receipts_countersigned = hired.countersigned;
-        summary.replays_refused = hired.replays_refused;
-        summary.score = scored.score;
-        summary.certificates_checked = scored.certificates_checked;
-        summary.certificates_refused = scored.certificates_refused;
-        summary.swarm_tasks_planned = swarmed.tasks_planned;
-        summary.transcripts_checked = swarmed.transcripts_checked;
-        summary.transcripts_refused = swarmed.transcripts_refused;
+        summary.tell((&dealt, &hired, &scored, &swarmed));
+        if !self.keep {
+            node.terminate()?;
+            story.chapter("The node ends")?;
+        }
+        deals::check_files(&mut story, &dealt.files)?;
         if json {
             writeln!(story.out, "{}", serde_json::to_string(&summary)?)?;
         }
@@ -138,8 +129,8 @@ impl Demo {
         if self.keep {
             story.line(&format!("\n  The node goes on at {url}/docs until Ctrl-C."))?;
             tokio::signal::ctrl_c().await?;
+            node.terminate()?;
         }
-        node.terminate()?;
         Ok(())
     }
 }
@@ -281,6 +272,33 @@ async fn check(story: &mut Story<'_>, url: &str, folder: &Path) -> Result<Summar
 }
 
 impl Summary {
+    /// What the chapters came to.
+    fn tell(
+        &mut self,
+        (dealt, hired, scored, swarmed): (
+            &deals::Outcomes,
+            &hires::Hires,
+            &score::Scores,
+            &swarm::Swarms,
+        ),
+    ) {
+        self.deals_released = dealt.released.len() as u64;
+        self.deals_refunded = dealt.refunded.len() as u64;
+        self.proofs_checked = dealt.proofs_checked + dealt.files.len() as u64;
+        self.forgeries_refused = dealt.forgeries_refused;
+        self.hires_paid = hired.paid;
+        self.hires_refunded = hired.refunded;
+        self.disputes = hired.disputes;
+        self.receipts_countersigned = hired.countersigned;
+        self.replays_refused = hired.replays_refused;
+        self.score = scored.score;
+        self.certificates_checked = scored.certificates_checked;
+        self.certificates_refused = scored.certificates_refused;
+        self.swarm_tasks_planned = swarmed.tasks_planned;
+        self.transcripts_checked = swarmed.transcripts_checked;
+        self.transcripts_refused = swarmed.transcripts_refused;
+    }
+
     fn count(&mut self, line: &EventLine) -> Result<()> {
         self.events += 1;
         let body: serde_json::Value = serde_json::from_str(&line.body)?;

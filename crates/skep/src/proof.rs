@@ -2,7 +2,7 @@
 
 pub mod aivs_file;
 mod archive;
-mod export;
+pub mod export;
 
 use std::{
     fs,
@@ -154,7 +154,7 @@ impl Verify {
 }
 
 /// An error that names what does not hold.
-fn refuse(checks: &[Check], path: &Path) -> Result<()> {
+pub fn refuse(checks: &[Check], path: &Path) -> Result<()> {
     let failed: Vec<&str> = checks.iter().filter(|check| !check.holds()).map(|c| c.name).collect();
     if failed.is_empty() {
         return Ok(());

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 /// What can be set. The environment's name is `SKEP_` and the name in capitals.
-pub const KNOWN: [(&str, &str); 33] = [
+pub const KNOWN: [(&str, &str); 40] = [
     ("data_dir", "where the node keeps its database and its keys"),
     ("database", "sqlite:PATH or postgres://USER@HOST/NAME; default: a file in data_dir"),
     (
@@ -34,6 +34,13 @@ pub const KNOWN: [(&str, &str); 33] = [
     ("llm_style", "openai or anthropic: the API that llm_url speaks; default: openai"),
     ("llm_api_key", "the secret for llm_url; best in the environment"),
     ("fee_bps", "the platform's fee in 1/10000 of what is released, at most 2000; default: 0"),
+    ("fee_tiers", "fees of providers with a subscription, as pro=100, by commas; default: none"),
+    ("fee_buyer_share_bps", "the buyer's part of the fee in 1/10000; default: 5000"),
+    ("dispute_deposit_bps", "what a dispute costs its loser in 1/10000 of the price; default: 500"),
+    ("remainder_multiple", "open remainders per free balance, 0 to 100; default: 4"),
+    ("auto_approve_max", "the dearest deal that is released on the provider's word; default: 50"),
+    ("subsidy_deals", "a newcomer's first deals that the platform fronts a part of; default: 10"),
+    ("subsidy_price_max", "the dearest of them, in whole units of its asset; default: 500"),
     ("review_deadline_s", "refunds what no reviewer decided in time; default: never"),
     ("browsers", "browsers that run at the same time; default: 8"),
     ("gateway_url", "a gateway in another process; default: browsers run in the node"),

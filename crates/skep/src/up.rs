@@ -14,7 +14,10 @@ use clap::Args;
 use skep_api::{AdminDoor, Config, Server, TlsFiles};
 use skep_base::{AgentId, Clock};
 use skep_market::{Challenge, Market, TestClock};
-use skep_settle::{Policy, money::FEE_BPS_MAX};
+use skep_settle::{
+    Policy,
+    money::{FEE_BPS_MAX, WHOLE_E4},
+};
 use skep_store::{Options, Store};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -26,6 +29,12 @@ use crate::{
     check::Sandboxed, egress::Guarded, engines::engines, gateway, node_key, settings::Settings,
     verifier::BuiltIn,
 };
+
+/// The most that the operator's own terms may say: remainders per free balance, subsidised deals,
+/// and whole units of an asset.
+const REMAINDER_MULTIPLE_MAX: u64 = 100;
+const SUBSIDY_DEALS_MAX: u64 = 1_000;
+const UNITS_MAX: u64 = 1_000_000_000;
 
 /// Run the node: API, ledger and everything that works behind them
 #[derive(Debug, Args)]
@@ -218,20 +227,46 @@ fn accredited(settings: &Settings) -> Result<Vec<AgentId>> {
     settings.list("accredited").iter().map(parse).collect()
 }
 
+/// The marketplace's terms of business.
 fn policy(settings: &Settings) -> Result<Policy> {
-    let number = |name: &str| -> Result<Option<u64>> {
-        let Some(text) = settings.text(name) else { return Ok(None) };
-        Ok(Some(text.parse().with_context(|| format!("{name} is {text:?}, which is no number"))?))
+    let number = |name: &str, most: u64| match settings.text(name) {
+        None => Ok(None),
+        Some(text) => in_range(name, text, most).map(Some),
+    };
+    let bps = |name: &str, most: u32| -> Result<Option<u32>> {
+        Ok(number(name, u64::from(most))?.map(u32::try_from).transpose()?)
     };
     let mut policy = Policy::default();
-    if let Some(bps) = number("fee_bps")? {
-        policy.fee_bps =
-            u32::try_from(bps).ok().filter(|bps| *bps <= FEE_BPS_MAX).with_context(|| {
-                format!("fee_bps is at most {FEE_BPS_MAX}: a fifth of what is released")
-            })?;
+    policy.fee_bps = bps("fee_bps", FEE_BPS_MAX)?.unwrap_or(policy.fee_bps);
+    for pair in settings.list("fee_tiers") {
+        let (name, text) = pair
+            .split_once('=')
+            .with_context(|| format!("fee_tiers: {pair:?} is no SUBSCRIPTION=FEE"))?;
+        let fee = in_range("fee_tiers", text.trim(), u64::from(FEE_BPS_MAX))?;
+        policy.fee_tiers.insert(name.trim().to_owned(), u32::try_from(fee)?);
     }
-    policy.review_deadline_s = number("review_deadline_s")?.filter(|seconds| *seconds > 0);
+    let share = bps("fee_buyer_share_bps", WHOLE_E4)?;
+    policy.buyer_share_bps = share.unwrap_or(policy.buyer_share_bps);
+    policy.deposit_bps = bps("dispute_deposit_bps", WHOLE_E4)?.unwrap_or(policy.deposit_bps);
+    if let Some(multiple) = number("remainder_multiple", REMAINDER_MULTIPLE_MAX)? {
+        policy.remainder_multiple = i64::try_from(multiple)?;
+    }
+    if let Some(units) = number("auto_approve_max", UNITS_MAX)? {
+        policy.auto_approve_units_max = i64::try_from(units)?;
+    }
+    if let Some(deals) = number("subsidy_deals", SUBSIDY_DEALS_MAX)? {
+        policy.subsidy.deals = u32::try_from(deals)?;
+    }
+    if let Some(units) = number("subsidy_price_max", UNITS_MAX)? {
+        policy.subsidy.price_units_max = i64::try_from(units)?;
+    }
+    policy.review_deadline_s = number("review_deadline_s", u64::MAX)?.filter(|s| *s > 0);
     Ok(policy)
+}
+
+fn in_range(name: &str, text: &str, most: u64) -> Result<u64> {
+    let number = text.parse().ok().filter(|number| *number <= most);
+    number.with_context(|| format!("{name} is {text:?}: say a whole number, at most {most}"))
 }
 
 fn challenge(settings: &Settings) -> Result<Challenge> {

@@ -38,6 +38,8 @@ mod site;
 mod stage;
 #[path = "it/swarm.rs"]
 mod swarm;
+#[path = "it/terms_of_business.rs"]
+mod terms_of_business;
 #[path = "it/verifier_process.rs"]
 mod verifier_process;
 #[path = "it/x402_clients.rs"]

@@ -79,6 +79,11 @@ impl AccountId {
         AccountId(format!("subsidy:{stripe}:{asset}"))
     }
 
+    /// All stripes of it.
+    pub fn subsidies(asset: Asset) -> Vec<AccountId> {
+        (0..SUBSIDY_STRIPES).map(|n| AccountId(format!("subsidy:{n}:{asset}"))).collect()
+    }
+
     /// The pool that pays for audits.
     pub fn audit_pool(asset: Asset) -> AccountId {
         AccountId(format!("audit_pool:skep:{asset}"))

@@ -3,7 +3,10 @@
 //! A search walks the rarest of its terms, best listing first, and looks at a bounded number of
 //! rows: what it costs does not depend on how many listings there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use skep_base::Timestamp;
 
@@ -11,6 +14,23 @@ use skep_base::Timestamp;
 pub const LISTINGS_SCANNED_MAX: usize = 2000;
 /// How far a term's listings are counted to see which term is the rarest.
 pub(crate) const COUNTED_MAX: i64 = 1001;
+
+/// How many listings have a term, as far as they are counted, and how far down the order the last
+/// of these is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) found: i64,
+    pub(crate) place: i64,
+}
+
+impl Counted {
+    /// Which of the terms the fewest listings have. Of those that have more than are counted, the
+    /// one whose listings lie furthest apart.
+    pub(crate) fn rarest(terms: &[Counted]) -> Option<usize> {
+        let key = |index: &usize| (terms[*index].found, Reverse(terms[*index].place));
+        (0..terms.len()).min_by_key(key)
+    }
+}
 /// Rows looked at first; each further look takes four times as many.
 const FIRST_LOOK: usize = 64;
 /// Payloads that are forgotten at once: they may be large.
@@ -241,4 +261,19 @@ impl ListingChanges {
 fn entries(indexed: Option<&Indexed>) -> BTreeSet<TermEntry> {
     let Some(Indexed { row, terms }) = indexed else { return BTreeSet::new() };
     terms.iter().map(|term| (term.clone(), place(row.rank), row.id.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_terms_that_many_have_the_one_that_is_spread_out_is_the_rarest() {
+        let counted = |found, place| Counted { found, place };
+        let rarest = |terms: &[Counted]| Counted::rarest(terms);
+        assert_eq!(rarest(&[counted(1001, -500), counted(1001, -90), counted(1001, -95)]), Some(1));
+        assert_eq!(rarest(&[counted(1001, -5), counted(7, -900)]), Some(1));
+        assert_eq!(rarest(&[counted(0, 0), counted(7, -900)]), Some(0));
+        assert_eq!(rarest(&[]), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use skep_base::{AgentId, Did, Timestamp};
+use skep_base::{AgentId, Did, Money, Timestamp, id::TransferId};
 
 use crate::{
     score::{Level, TrustedIssuer},
@@ -32,6 +32,9 @@ pub enum AdminAct {
         #[serde(default)]
         subscription: Option<String>,
     },
+    /// SwarmScore 11.3: money of the platform's own, from which it fronts a part of newcomers'
+    /// holds. The same id again fills nothing.
+    FundSubsidies { id: TransferId, money: Money },
     /// SwarmScore 9.4: tighter minimums, with a version of their own.
     SetParameters { standard: Level, elite: Level },
     /// SwarmScore 10.2: whose exports are taken.

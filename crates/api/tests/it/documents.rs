@@ -39,7 +39,12 @@ async fn operations() {
     assert!(metrics.contains(line), "{metrics}");
     assert!(metrics.contains("http_request_duration_seconds_bucket"), "{metrics}");
     assert!(!metrics.contains("0x00"), "{metrics}");
-    for gauge in ["score_qualification_rate 0", "score_qualification_over_limit 0"] {
+    for gauge in [
+        "reviews_waiting 0",
+        "reviews_oldest_age_s 0",
+        "score_qualification_rate 0",
+        "score_qualification_over_limit 0",
+    ] {
         assert!(metrics.contains(gauge), "{metrics}");
     }
 }

@@ -50,7 +50,7 @@ impl Market {
         request: Objection,
     ) -> Result<Answered<DealAnswer>, Failure> {
         let known = self.party_to(signed, id).await?;
-        let verifier = self.verifier_for(&known).await?;
+        let verifier = self.verifier_for(&known, &[]).await?;
         let mut load = self.load_deal(&known.deal);
         if let Some(verifier) = &verifier {
             Market::load_verifier(&mut load, verifier);

@@ -2,14 +2,18 @@
 
 use serde_json::Value;
 use skep_base::{AgentId, hash::json_sha256};
-use skep_settle::{criteria, deal::Input, offer::check_header};
+use skep_settle::{BadMessage, criteria, deal::Input, offer::check_header};
 use skep_store::{Bug, Lock};
-use skep_wire::settle::{
-    ARTIFACTS_MAX, DealAnswer, DeliveryStatus, ServiceDelivery, Standing, TEXT_LEN_MAX, engine,
+use skep_wire::{
+    identity::Agent,
+    settle::{
+        ARTIFACTS_MAX, DealAnswer, DeliveryStatus, ServiceDelivery, Standing, TEXT_LEN_MAX, engine,
+    },
 };
 
 use super::{
-    DealRecord, DealRefusal, delivery_key, loaded, standing::standing_key, verifiers::Need,
+    DealRecord, DealRefusal, delivery_key, loaded, negotiate::party, standing::standing_key,
+    verifiers::Need,
 };
 use crate::{
     Answered, Failure, Market, Refusal, Signed,
@@ -45,15 +49,17 @@ impl Market {
     ) -> Result<Answered<DealAnswer>, Failure> {
         check(&message)?;
         let id = message.negotiation_id;
+        let mut unfit = Vec::new();
         for _ in 0..PREPARATIONS_MAX {
             let known = self.deal_record(&id).await?;
             if known.deal.role_of(&signed.agent).is_none() {
                 return Err(DealRefusal::UnknownDeal { deal: id }.into());
             }
-            let verifier = self.verifier_for(&known).await?;
+            let verifier = self.verifier_for(&known, &unfit).await?;
             match self.try_deliver(signed, &known, &message, &raw, verifier).await {
                 Err(Failure::Refused(Refusal::Deal { reason: DealRefusal::AskAgain })) => {
                     self.directory.forget();
+                    unfit.extend(verifier);
                 }
                 done => return done,
             }
@@ -61,16 +67,19 @@ impl Market {
         Err(DealRefusal::AskAgain.into())
     }
 
-    /// The verifier that the terms name, or one that the market picks; nobody if a person judges.
+    /// The verifier that the terms name, or one that the market picks and that is not known to be
+    /// unfit; nobody if a person judges.
     pub(super) async fn verifier_for(
         &self,
         known: &DealRecord,
+        unfit: &[AgentId],
     ) -> Result<Option<AgentId>, Failure> {
         let deal = &known.deal;
         if matches!(deal.terms.engine(), engine::HUMAN | engine::REQUESTER) {
             return Ok(None);
         }
-        let tried: Vec<AgentId> = deal.attempts.iter().filter_map(|a| a.verifier).collect();
+        let tried = deal.attempts.iter().filter_map(|a| a.verifier);
+        let tried: Vec<AgentId> = tried.chain(unfit.iter().copied()).collect();
         match deal.terms.verifier.filter(|named| !tried.contains(named)) {
             Some(named) => Ok(Some(named)),
             None => self.pick(&Need::of(deal), &tried).await,
@@ -103,11 +112,17 @@ impl Market {
             Market::load_verifier(&mut load, verifier);
         }
         let (market, raw, caller) = (self.clone(), raw.clone(), signed.agent);
+        let named = message.provider.agent_id.to_ascii_lowercase();
         self.run_signed(signed, load, move |turn, _| {
             let record = loaded(turn, &id)?;
             let deal = &record.deal;
             if caller != deal.provider {
                 return Err(DealRefusal::NotTheProvider.into());
+            }
+            let Agent { agent_id, did, .. } = party(turn, &caller)?.agent;
+            if ![agent_id.to_string(), did.to_string()].contains(&named) {
+                let problem = "whoever delivers signs as itself".to_owned();
+                return Err(bad("provider.agent_id", problem).into());
             }
             if deal.delivered.is_some() {
                 return Ok(answer_of(&record));
@@ -140,15 +155,15 @@ impl Market {
     }
 }
 
+fn bad(field: &str, problem: String) -> DealRefusal {
+    DealRefusal::from(BadMessage { field: field.to_owned(), problem })
+}
+
 fn check(message: &ServiceDelivery) -> Result<(), DealRefusal> {
     check_header(&message.vcap_version, &message.message_type, "service_delivery")?;
     if let Some(hints) = &message.verification_hints {
         criteria::check_words(hints)?;
     }
-    let bad = |field: &str, problem: String| {
-        let field = field.to_owned();
-        DealRefusal::from(skep_settle::BadMessage { field, problem })
-    };
     if message.escrow_id != message.negotiation_id {
         return Err(bad("escrow_id", "it is not the escrow of this negotiation".to_owned()));
     }

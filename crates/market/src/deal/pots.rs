@@ -19,6 +19,11 @@ impl Pots {
         *self.empty_at.lock().unwrap_or_else(|e| e.into_inner()) = Some(Instant::now());
     }
 
+    /// Somebody has put something in.
+    pub(crate) fn filled(&self) {
+        *self.empty_at.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    }
+
     pub(super) fn are_empty(&self) -> bool {
         let empty_at = *self.empty_at.lock().unwrap_or_else(|e| e.into_inner());
         empty_at.is_some_and(|at| at.elapsed() < EMPTY_FOR)

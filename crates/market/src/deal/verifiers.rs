@@ -309,12 +309,29 @@ impl Market {
             return Err(DealRefusal::VerifierKeyRevoked { kid }.into());
         }
         Need::of(deal).check(&verifier, &record.agent.operator)?;
+        check_independent(turn, deal, &record)?;
         let now = turn.now();
         if verifier.keys.iter().any(|key| key.is_good_at(now)) {
             return Ok(());
         }
         let kid = verifier.keys.last().map(|key| key.kid.clone()).unwrap_or_default();
         Err(DealRefusal::VerifierKeyExpired { kid }.into())
+    }
+}
+
+/// Decision 35: whoever judges a deal is neither side's, by the operators that the sides had when
+/// they agreed and by those that they have now.
+pub(super) fn check_independent(turn: &Turn, deal: &Deal, judge: &AgentRecord) -> Result<(), Stop> {
+    let (agent, operator) = (judge.agent.agent_id, judge.agent.operator);
+    let mut linked = agent == deal.requester
+        || agent == deal.provider
+        || [deal.requester_operator, deal.provider_operator].contains(&operator);
+    for side in [&deal.requester, &deal.provider] {
+        linked |= party(turn, side)?.agent.operator == operator;
+    }
+    match linked {
+        true => Err(DealRefusal::VerifierNotIndependent { agent }.into()),
+        false => Ok(()),
     }
 }
 

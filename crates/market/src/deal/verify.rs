@@ -15,8 +15,10 @@ use skep_wire::settle::{
 };
 
 use super::{
-    DealRecord, DealRefusal, attachments, deal_key, deliver::answer_of, loaded, proof_key,
-    verifiers::verifier_key,
+    DealRecord, DealRefusal, attachments, deal_key,
+    deliver::answer_of,
+    loaded, proof_key,
+    verifiers::{check_independent, verifier_key},
 };
 use crate::{
     AgentRecord, Answered, Failure, Market, Refusal, Signed, answer::Stop, identity::agent_key,
@@ -183,11 +185,17 @@ impl Market {
         };
         let verdict = verdict(known, attempt, message, read.as_ref(), (agent, &kid))?;
         let substitute = match verdict.outcome {
-            Outcome::Error => self.verifier_for(known).await?,
+            Outcome::Error => self.verifier_for(known, &[]).await?,
             _ => None,
         };
         let completed_at = message.completed_at;
-        let raw = attachments::without_data(raw);
+        let mut raw = attachments::without_data(raw);
+        // Whoever checks this later need not find it where it was.
+        if let (None, Some(bundle)) = (&message.proof_bundle, bundle)
+            && let Some(said) = raw.as_object_mut()
+        {
+            said.insert("proof_bundle".to_owned(), bundle);
+        }
         Ok(Prepared { id, signer: agent, kid, key, verdict, substitute, completed_at, raw })
     }
 
@@ -291,9 +299,10 @@ impl Market {
             };
         }
         // Whoever took its agent's key back wants nothing of it to count any more.
-        if agent.as_ref().is_none_or(|agent| agent.current_key().is_none()) {
+        let Some(agent) = agent.filter(|agent| agent.current_key().is_some()) else {
             return Err(DealRefusal::VerifierKeyRevoked { kid }.into());
-        }
+        };
+        check_independent(turn, &record.deal, &agent)?;
         let verifier: Option<Verifier> = turn.record(&verifier_key(&prepared.signer))?;
         let unknown = DealRefusal::UnknownVerifier { agent: prepared.signer };
         let verifier = verifier.ok_or(unknown)?;
@@ -307,12 +316,7 @@ impl Market {
             return Err(DealRefusal::VerifierKeyExpired { kid }.into());
         }
         if attempt.spec.kind == engine::HUMAN {
-            let reviewer = prepared.signer;
-            let deal = &record.deal;
-            let operator = agent.map(|agent| agent.agent.operator);
-            let linked = [deal.requester, deal.provider].contains(&reviewer)
-                || operator == Some(deal.requester_operator)
-                || operator == Some(deal.provider_operator);
+            let (reviewer, deal) = (prepared.signer, &record.deal);
             if !self.accredited.contains(&reviewer) || !verifier.has_engine(engine::HUMAN) {
                 return Err(DealRefusal::NotAReviewer { agent: reviewer }.into());
             }
@@ -321,7 +325,7 @@ impl Market {
             let decided = earlier
                 .filter(|a| a.status != VerificationStatus::Error)
                 .any(|a| a.proof.as_ref().is_some_and(|proof| proof.by == reviewer));
-            if linked || decided {
+            if decided {
                 return Err(DealRefusal::VerifierNotIndependent { agent: reviewer }.into());
             }
         }

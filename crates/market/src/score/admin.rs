@@ -198,6 +198,7 @@ impl Market {
             AdminAct::SetSubscription { agent_id, subscription } => {
                 self.subscribe(agent_id, subscription, reason).await
             }
+            AdminAct::FundSubsidies { id, money } => self.fund_subsidies(id, money, reason).await,
             AdminAct::SetParameters { standard, elite } => {
                 self.set_parameters(standard, elite, reason).await
             }

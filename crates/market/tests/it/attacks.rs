@@ -129,6 +129,9 @@ async fn only_the_provider_delivers() {
     assert_eq!(w.thwarted_deal(id, by_requester).await, DealRefusal::NotTheProvider);
     let by_stranger = w.deliver_as(&w.rex.person, id, json!({}));
     assert_eq!(w.thwarted_deal(id, by_stranger).await, DealRefusal::UnknownDeal { deal: id });
+    let for_another = json!({"provider": {"agent_id": w.rex.id()}});
+    let refused = w.thwarted_deal(id, w.deliver(id, for_another)).await;
+    assert_eq!(refused, message("provider.agent_id", "whoever delivers signs as itself"));
     let elsewhere = json!({"escrow_id": w.agreed(json!({})).await});
     let refused = w.thwarted_deal(id, w.deliver(id, elsewhere)).await;
     assert_eq!(refused, message("escrow_id", "it is not the escrow of this negotiation"));

@@ -181,7 +181,7 @@ fn a_provider_who_loses_its_dispute_loses_the_deposit_too() {
 }
 
 #[test]
-fn a_requester_who_disputes_and_is_proved_right_is_paid_by_the_provider() {
+fn a_requester_who_disputes_and_is_proved_right_gets_its_deposit_back() {
     told(
         "http window 100: 10 deliver; 20 fail; 30 dispute requester; 40 decide refund",
         expect![[r#"

@@ -132,6 +132,27 @@ fn deviations() -> Vec<Deviation> {
             "amounts carry amount_minor beside the number; negotiation, escrow and \
             agreement of one deal share one UUID",
         ),
+        deviation(
+            "9.4",
+            "instead of comparing shared secrets in constant time, Ed25519 signatures are verified \
+            strictly: there is nothing secret to compare",
+        ),
+        deviation(
+            "3.1, 11.1",
+            "a requester's own negotiation_id is refused, and so are unknown fields of \
+            metadata.skep; all other unknown fields are kept",
+        ),
+        deviation(
+            "3.6",
+            "a verdict without its bundle, or an address that the bundle is fetched from and kept, \
+            counts only from a verifier that registered as one that gives none",
+        ),
+        deviation(
+            "4.1-4.4",
+            "added: an offer may be withdrawn, a verdict may come without an acknowledgement, \
+            and a reviewer may divide the price",
+        ),
+        deviation("10.1", "a split says both parts, buyer_minor and seller_minor"),
         deviation("9.2", "plain HTTP is served on loopback, or behind a proxy that ends TLS, only"),
         deviation(
             "App. C",

@@ -6,14 +6,17 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use skep_base::{Asset, Money, id::DealId};
 use skep_sdk::Client;
-use skep_settle::proof;
-use skep_wire::{
-    identity::Statement,
-    settle::{EscrowStatus, Outcome, VerificationStatus},
+use skep_settle::proof::{
+    self,
+    file::{Pins, verify_file},
 };
+use skep_wire::settle::{EscrowStatus, Outcome, VerificationStatus};
 
 use super::{Story, pages};
-use crate::stage::{self, Actor, Looker};
+use crate::{
+    proof::{export, refuse},
+    stage::{self, Actor, Looker},
+};
 
 /// How long the built-in verifier is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +28,8 @@ const HALF_AN_HOUR_S: u64 = 1801;
 pub struct Outcomes {
     pub released: Vec<DealId>,
     pub refunded: Vec<DealId>,
+    /// A proof file for each of them.
+    pub files: Vec<(DealId, Vec<u8>)>,
     pub proofs_checked: u64,
     pub forgeries_refused: u64,
 }
@@ -55,7 +60,7 @@ pub async fn tell(story: &mut Story<'_>, cast: &Cast<'_>) -> Result<Outcomes> {
     refunded(story, cast, &requester, &provider, &mut outcomes).await?;
     pages::tell(story, cast, &requester, &provider, &mut outcomes).await?;
     reviewed(story, cast, &requester, &provider, &mut outcomes).await?;
-    offline(story, &requester, &mut outcomes).await?;
+    export(story, &requester, &mut outcomes).await?;
     Ok(outcomes)
 }
 
@@ -179,28 +184,29 @@ async fn forged(
     Ok(())
 }
 
-/// What any stranger can do with the files alone.
-async fn offline(story: &mut Story<'_>, requester: &Client, outcomes: &mut Outcomes) -> Result<()> {
-    story.chapter("The proofs are checked offline: chain, hash, signature, receipt")?;
+/// Writes down what any stranger needs to check the settlements.
+async fn export(story: &mut Story<'_>, requester: &Client, outcomes: &mut Outcomes) -> Result<()> {
+    story.chapter("Each verdict is written into a file, with all that it rests on")?;
     for id in outcomes.released.iter().chain(&outcomes.refunded) {
-        let receipt = requester.settlement(*id).await?;
-        let settlement = &receipt.settlement;
-        settlement.verify(&receipt.key, &receipt.signature).context("a receipt is not signed")?;
-        let verification = settlement.verification_id.context("a receipt names no verdict")?;
-        let seen = requester.verification(verification).await?;
-        let callback: skep_wire::settle::VerificationCallback =
-            serde_json::from_value(seen.callback.context("the callback is gone")?)?;
-        let bundle = callback.proof_bundle.clone().context("the bundle is gone")?;
-        let read = proof::check_alone(&callback, &bundle)?;
-        let verifier = requester.verifier(&read.verifier.id).await?;
-        let key = verifier.keys.iter().find(|key| key.kid == read.verifier.kid);
-        let key = key.context("the verifier's key is gone")?;
-        proof::check_signature(&callback, &read, &key.public_key, &key.kid)?;
-        ensure!(settlement.proof_hash == Some(callback.proof_hash), "another proof was paid for");
-        let status = format!("{:?}", settlement.status).to_uppercase();
-        let hash = callback.proof_hash.to_string();
-        story.line(&format!("{id} {status:<8} proof {}… by key {}: ok", &hash[..16], key.kid))?;
-        outcomes.proofs_checked += 1;
+        let file = export::of_deal(requester, *id).await?;
+        story.line(&format!("{id} {} bytes", file.len()))?;
+        outcomes.files.push((*id, file));
+    }
+    Ok(())
+}
+
+/// What a stranger does with the files, without any node.
+pub fn check_files(story: &mut Story<'_>, files: &[(DealId, Vec<u8>)]) -> Result<()> {
+    story.chapter("Strangers check the deals' files: terms, chain, hash, signatures, receipt")?;
+    for (id, file) in files {
+        let checked = verify_file(file, &Pins::default());
+        let count = checked.checks.len();
+        refuse(&checked.checks, id.to_string().as_ref())?;
+        let forged = String::from_utf8_lossy(file).replace("\"outcome\": \"", "\"outcome\": \"UN");
+        let forged = verify_file(forged.as_bytes(), &Pins::default());
+        let seen = refuse(&forged.checks, "forged".as_ref()).is_err();
+        ensure!(seen, "a changed verdict was believed");
+        story.line(&format!("{id} {count} checks: ok"))?;
     }
     Ok(())
 }

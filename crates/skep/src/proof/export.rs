@@ -132,6 +132,12 @@ impl Export {
     }
 }
 
+/// The file about the verdict that a deal's settlement rests on.
+pub async fn of_deal(client: &Client, id: DealId) -> Result<Vec<u8>> {
+    let file = collect(client, Which::Deal(id), None).await?;
+    Ok(serde_json::to_vec_pretty(&file)?)
+}
+
 async fn collect(client: &Client, id: Which, bundle: Option<Value>) -> Result<ProofFile> {
     let deal = match id {
         Which::Deal(id) => id,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use skep_agent::Passphrase;
 use skep_base::{AgentId, Clock, id::DealId};
 use skep_sdk::Client;
 use skep_store::SystemClock;
@@ -19,6 +20,7 @@ use skep_wire::{
 };
 
 use crate::{
+    proof_page::get,
     site::{Page, Site},
     stage::{
         self, Actor, Hand, PRICE, agree, deliver, free, furnish, moves, seen, settled, until, usdc,
@@ -185,9 +187,49 @@ async fn a_road_inwards_is_an_error_and_moves_no_money() {
     }
     assert_eq!(world.site.visits("/inwards").len(), 1);
     assert_eq!(world.hands.reviews(None, None).await.unwrap().items.len(), roads.len());
+    let metrics = get(world.ann.url(), "/metrics");
+    assert!(metrics.text().contains(&format!("reviews_waiting {}", roads.len())));
     let held = i64::try_from(roads.len()).unwrap() * PRICE;
     assert_eq!(free(&world.ann).await, 100_000_000 - held);
     assert_eq!(free(&world.ben).await, 0);
+}
+
+/// Decision 27: a verdict that only points to its bundle is worth as much later as one with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bundle_that_lies_elsewhere_is_fetched_once_and_kept() {
+    let world = World::open().await;
+    let hints = json!({"type": "http", "url": world.site.url("/")});
+    let options = json!({"verifier": world.hand.actor.id()});
+    let id = agree(&world.ann, &world.ben, hints, options).await;
+    let asked = deliver(&world.ben, id, "Look there").await.unwrap();
+    let asked = world.hands.verification(asked).await.unwrap().request;
+    let mut verdict = world.hand.verdict(&asked, Outcome::Verified);
+    let bundle = verdict.proof_bundle.take().unwrap();
+    // Another bundle than the one that was signed is none.
+    let other = bundle.to_string().replace("READ", "LOOK");
+    verdict.proof_bundle_uri = Some(world.site.put("/bundle", Page::text(&other)));
+    assert!(world.hands.callback(&verdict).await.is_err());
+    assert_eq!(world.ann.escrow(id).await.unwrap().status, EscrowStatus::Held);
+    world.site.put("/bundle", Page::text(&bundle.to_string()));
+    let taken = world.hands.callback(&verdict).await.unwrap();
+    assert_eq!(taken.escrow, EscrowStatus::Released);
+    world.site.put("/bundle", Page::status(410));
+    let kept = world.ann.verification(asked.verification_id).await.unwrap().callback.unwrap();
+    assert_eq!(kept["proof_bundle"], bundle);
+
+    let keys = world.folder.path().join("ann.keys");
+    let passphrase = Passphrase::new("correct horse".to_owned().into()).unwrap();
+    Actor::new(1).keyring.save_new(&keys, &passphrase).unwrap();
+    let skep = || {
+        let mut skep = stage::skep(world.folder.path());
+        skep.env("SKEP_KEYS", &keys).env("SKEP_PASSPHRASE", "correct horse");
+        skep.env("SKEP_NODE", world.ann.url());
+        skep
+    };
+    let deal = id.to_string();
+    stage::told(skep().args(["proof", "export", &deal, "-o", "proof.json"]));
+    let checked = stage::told(skep().args(["proof", "verify", "proof.json"]));
+    assert_eq!(checked["ok"], true, "{checked:#}");
 }
 
 /// A name that the node finds in a file of the test's: what its resolver says can change.

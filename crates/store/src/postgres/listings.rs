@@ -12,8 +12,8 @@ use crate::{
     error::StoreError,
     group::Group,
     listing::{
-        COUNTED_MAX, ListingFilter, ListingPage, ListingPlace, ListingRow, PAYLOADS_DROPPED,
-        TermEntry, Walk,
+        COUNTED_MAX, Counted, ListingFilter, ListingPage, ListingPlace, ListingRow,
+        PAYLOADS_DROPPED, TermEntry, Walk,
     },
 };
 
@@ -58,9 +58,12 @@ const LOOK: &str = "
     join listings l on l.id = t.listing_id order by t.place, t.listing_id";
 /// Each term's listings, counted up to a bound.
 const COUNT: &str = "
-    select (select count(*) from (
-                select 1 from listing_terms where term = w.term limit $2) counted)
-    from unnest($1::text[]) with ordinality w (term, place) order by w.place";
+    select counted.found, counted.place
+    from unnest($1::text[]) with ordinality w (term, n) cross join lateral (
+        select count(*) found, coalesce(max(place), 0) place from (
+            select place from listing_terms where term = w.term order by place limit $2) first
+        ) counted
+    order by w.n";
 /// Jumps from each term to the next one: what lies between is not read.
 const TERMS: &str = "
     with recursive found (term, n) as (
@@ -151,8 +154,9 @@ impl Postgres {
             return Ok((!terms.is_empty()).then_some(0));
         }
         let counts = self.ask(COUNT, &[&terms, &COUNTED_MAX]).await?;
-        let counted = counts.iter().enumerate().map(|(index, row)| (row.get::<_, i64>(0), index));
-        Ok(counted.min().map(|(_, index)| index))
+        let of = |row: &Row| Counted { found: row.get(0), place: row.get(1) };
+        let counted: Vec<Counted> = counts.iter().map(of).collect();
+        Ok(Counted::rarest(&counted))
     }
 
     pub(crate) async fn listing_terms(

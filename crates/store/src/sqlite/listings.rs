@@ -10,7 +10,8 @@ use crate::{
     error::StoreError,
     group::Group,
     listing::{
-        COUNTED_MAX, ListingFilter, ListingPage, ListingPlace, ListingRow, PAYLOADS_DROPPED, Walk,
+        COUNTED_MAX, Counted, ListingFilter, ListingPage, ListingPlace, ListingRow,
+        PAYLOADS_DROPPED, Walk,
     },
 };
 
@@ -207,14 +208,15 @@ fn rarest(conn: &Connection, terms: &[String]) -> rusqlite::Result<Option<usize>
         return Ok((!terms.is_empty()).then_some(0));
     }
     let mut count = conn.prepare_cached(
-        "select count(*) from (select 1 from listing_terms where term = ?1 limit ?2)",
+        "select count(*), coalesce(max(place), 0)
+         from (select place from listing_terms where term = ?1 order by place limit ?2)",
     )?;
     let mut counted = Vec::with_capacity(terms.len());
-    for (index, term) in terms.iter().enumerate() {
-        let found: i64 = count.query_row((term, COUNTED_MAX), |row| row.get(0))?;
-        counted.push((found, index));
+    for term in terms {
+        let of = |row: &Row<'_>| Ok(Counted { found: row.get(0)?, place: row.get(1)? });
+        counted.push(count.query_row((term, COUNTED_MAX), of)?);
     }
-    Ok(counted.into_iter().min().map(|(_, index)| index))
+    Ok(Counted::rarest(&counted))
 }
 
 fn listing_row(row: &Row<'_>) -> rusqlite::Result<ListingRow> {

@@ -164,7 +164,6 @@ on_both_engines! {
         let refused = w.thwarted_deal(id, w.respond(&w.ben, id, "ACCEPTED", json!({}))).await;
         let agent = w.vera.id();
         assert_eq!(refused, DealRefusal::VerifierNotIndependent { agent });
-        // Nor if it went over to them only after it was agreed on.
         for _ in 0..4 {
             let (_, verification) = w.delivered(json!({})).await;
             let asked = w.verification(verification).await.verifier;
@@ -229,20 +228,39 @@ async fn the_verifier_that_the_terms_name_must_be_able_and_willing() {
 /// Whoever asked for the verifier, its going away must not cost the provider its pay.
 #[tokio::test]
 async fn a_named_verifier_that_went_away_does_not_keep_the_provider_from_delivering() {
-    let w = sqlite().await;
-    let ids = [w.agreed(named(&w.vera)).await, w.agreed(named(&w.vera)).await];
-    let revoke = w.vera.person.signed("revoke");
-    w.market().revoke_verifier_key(&revoke, "k1".to_owned()).await.unwrap();
-    w.deliver(ids[0], json!({})).await.unwrap();
-    let acme = operator_of(&w, 60).await;
-    attach(&w, &w.ann, &acme).await;
-    attach(&w, &w.vera.person, &acme).await;
-    w.deliver(ids[1], json!({})).await.unwrap();
-    for id in ids {
+    for keeps_its_key in [false, true] {
+        let w = sqlite().await;
+        let id = w.agreed(named(&w.vera)).await;
+        if keeps_its_key {
+            let acme = operator_of(&w, 60).await;
+            attach(&w, &w.ann, &acme).await;
+            attach(&w, &w.vera.person, &acme).await;
+        } else {
+            let revoke = w.vera.person.signed("revoke");
+            w.market().revoke_verifier_key(&revoke, "k1".to_owned()).await.unwrap();
+        }
+        w.deliver(id, json!({})).await.unwrap();
         let last = *w.agreement(id).await.verifications.last().unwrap();
-        let verification = w.verification(last).await;
-        assert_ne!(verification.verifier, Some(w.vera.id()));
+        assert_ne!(w.verification(last).await.verifier, Some(w.vera.id()));
         assert_eq!(w.states(id).await, "Active Held Pending");
+    }
+}
+
+#[tokio::test]
+async fn a_verifier_that_went_over_to_a_side_is_not_heard() {
+    for side_goes in [false, true] {
+        let w = sqlite().await;
+        let acme = operator_of(&w, 60).await;
+        let (first, then) = match side_goes {
+            true => (&w.vera.person, &w.ben),
+            false => (&w.ben, &w.vera.person),
+        };
+        attach(&w, first, &acme).await;
+        let (id, verification) = w.delivered(named(&w.vera)).await;
+        attach(&w, then, &acme).await;
+        let verdict = w.verdict(verification, Outcome::Verified).await;
+        let refused = w.thwarted_deal(id, w.callback(verdict)).await;
+        assert_eq!(refused, DealRefusal::VerifierNotIndependent { agent: w.vera.id() });
     }
 }
 
@@ -366,11 +384,12 @@ async fn only_accredited_reviewers_without_ties_decide() {
     let acme = operator_of(&w, 60).await;
     attach(&w, &w.ben, &acme).await;
     attach(&w, &w.rex.person, &acme).await;
-    let linked = in_review(&w).await;
-    let agent = w.rex.id();
-    let refused = w.thwarted_deal(linked, w.decide(linked, Outcome::Verified, None)).await;
-    assert_eq!(refused, DealRefusal::VerifierNotIndependent { agent });
-    w.decide(id, Outcome::Verified, None).await.unwrap();
+    // Of a deal that came after, and of the one that was there before.
+    for linked in [in_review(&w).await, id] {
+        let agent = w.rex.id();
+        let refused = w.thwarted_deal(linked, w.decide(linked, Outcome::Verified, None)).await;
+        assert_eq!(refused, DealRefusal::VerifierNotIndependent { agent });
+    }
 }
 
 #[tokio::test]

@@ -93,10 +93,9 @@ fn scene(side: u32) -> Result<Vec<u8>> {
         for x in 0..side {
             let at = |x: Option<u32>, y: Option<u32>| x.zip(y).map_or([0; 3], |(x, y)| pixel(x, y));
             let (left, up) = (x.checked_sub(1), y.checked_sub(1));
-            let near = (at(left, Some(y)), at(Some(x), up), at(left, up));
-            let here = pixel(x, y);
-            for n in 0..3 {
-                row.push(here[n].wrapping_sub(paeth(near.0[n], near.1[n], near.2[n])));
+            let near = [at(left, Some(y)), at(Some(x), up), at(left, up)];
+            for (channel, value) in pixel(x, y).into_iter().enumerate() {
+                row.push(value.wrapping_sub(paeth(near.map(|pixel| pixel[channel]))));
             }
         }
         packed.write_all(&row)?;
@@ -117,7 +116,7 @@ fn scene(side: u32) -> Result<Vec<u8>> {
 }
 
 /// PNG's guess: of three neighbours the one that is nearest to their plane.
-fn paeth(left: u8, up: u8, corner: u8) -> u8 {
+fn paeth([left, up, corner]: [u8; 3]) -> u8 {
     let plane = i16::from(left) + i16::from(up) - i16::from(corner);
     let far = |from: u8| (plane - i16::from(from)).abs();
     if far(left) <= far(up) && far(left) <= far(corner) {
