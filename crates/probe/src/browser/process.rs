@@ -64,6 +64,9 @@ const FLAGS: &[&str] = &[
     "--gcm-mcs-endpoint=https://127.0.0.1:1",
     "--variations-server-url=https://127.0.0.1:1",
     "--variations-insecure-server-url=https://127.0.0.1:1",
+    // Updates are asked for even where they are disabled.
+    "--component-updater=url-source=https://127.0.0.1:1,disable-pings",
+    "--apps-gallery-update-url=https://127.0.0.1:1/",
     "--no-service-autorun",
     "--no-startup-window",
     "--deny-permission-prompts",
