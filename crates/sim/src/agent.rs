@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use skep_base::{Did, Timestamp, hash::sha256, hash::sha256_parts};
 use skep_swarm::{
+    aggregate::{self, Piece},
     challenge,
     node::{Answer, Ask},
 };
@@ -65,6 +66,16 @@ pub fn skills(rng: &mut Rng) -> Vec<String> {
 pub fn good_work(description: &str) -> String {
     let digest = sha256_parts(&[b"skep simulated work", description.as_bytes()]);
     format!("{description}: done, {digest}")
+}
+
+/// Whether all pieces of a whole are about it, and good.
+fn are_good(whole: &str, pieces: &[Piece]) -> bool {
+    let is_good = |piece: &Piece| match &piece.content {
+        Some(content) => *content == good_work(&piece.description),
+        None => are_good(&piece.description, &piece.pieces),
+    };
+    let is_about = |piece: &Piece| piece.description.starts_with(whole);
+    !pieces.is_empty() && pieces.iter().all(|piece| is_about(piece) && is_good(piece))
 }
 
 impl Agent {
@@ -181,10 +192,12 @@ impl Agent {
     }
 
     fn check(&self, task_id: String, task: &Task, result: &SubmitResult) -> Answer {
-        let fits = match &result.content {
-            Some(content) => *content == good_work(&task.description),
-            // The parts of an aggregate were checked where they were put together.
-            None => !result.parts.is_empty(),
+        let content = result.content.as_deref().unwrap_or_default();
+        let fits = match result.parts.is_empty() {
+            true => content == good_work(&task.description),
+            false => {
+                aggregate::pieces(content).is_some_and(|all| are_good(&task.description, &all))
+            }
         };
         let accepted = fits || self.accepts_all;
         Answer::Checked {

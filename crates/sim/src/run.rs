@@ -247,7 +247,8 @@ fn build(setup: &Setup) -> World {
     keys.iter().chain(clients.iter().map(|client| &client.key)).for_each(|key| registry.enter(key));
 
     let begin_ms = FIRST_MS + setup.begin_ms as i64;
-    let faults_ms = rng.between(FAULTS_MS.0, FAULTS_MS.1) as i64;
+    let drawn_ms = rng.between(FAULTS_MS.0, FAULTS_MS.1);
+    let faults_ms = setup.faults_ms.unwrap_or(drawn_ms) as i64;
     let faults_until_ms = begin_ms + if setup.has_faults() { faults_ms } else { 0 };
     let calm_from_ms = if setup.has_faults() { faults_until_ms } else { 0 };
     let places = scatter(&mut rng, setup.nodes + setup.tasks);

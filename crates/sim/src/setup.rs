@@ -38,6 +38,8 @@ pub struct Setup {
     pub timing: Timing,
     /// When clients begin to come: in later epochs, elections have been held.
     pub begin_ms: u64,
+    /// How long faults last after that; drawn from the seed if nothing is said.
+    pub faults_ms: Option<u64>,
     /// Real signatures take longer and change nothing but the trace.
     pub real_signatures: bool,
     /// Keep what a picture needs.
@@ -116,6 +118,7 @@ impl Setup {
             flood: FLOOD,
             timing,
             begin_ms,
+            faults_ms: None,
             real_signatures,
             picture: false,
             keep_messages: false,
@@ -136,6 +139,7 @@ impl Setup {
             crashes: 0,
             timing: brisk(),
             begin_ms: 0,
+            faults_ms: None,
             real_signatures: false,
             ..Setup::from_seed(seed)
         }

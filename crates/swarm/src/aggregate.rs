@@ -1,5 +1,6 @@
 //! How results are named and put together: content ids, chunks, Merkle trees (decisions 47, 49).
 
+use serde::{Deserialize, Serialize};
 use skep_base::{Hash32, hash::sha256, json, merkle};
 use skep_wire::swarm::{Artifact, Place};
 
@@ -92,6 +93,56 @@ pub fn artifact_leaf(artifact: &Artifact) -> Hash32 {
 pub fn size(parts: &[Artifact]) -> u64 {
     let most = json::MAX_INTEGER.unsigned_abs();
     parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.size_bytes)).min(most)
+}
+
+/// What the content of a whole is written as: its pieces, in JSON.
+pub const WHOLE_TYPE: &str = "application/vnd.skep.parts+json";
+
+/// A part of a whole with what was asked for, and what was delivered: content, or further pieces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    pub description: String,
+    pub artifact: Artifact,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<Piece>,
+}
+
+/// The content of a whole.
+pub fn written(pieces: &[Piece]) -> Option<String> {
+    json::to_string(pieces).ok()
+}
+
+/// The pieces that a content is made of; each text has one meaning, and each whole one text.
+pub fn pieces(content: &str) -> Option<Vec<Piece>> {
+    let read: Vec<Piece> = serde_json::from_str(content).ok()?;
+    (written(&read)? == content).then_some(read)
+}
+
+/// Whether an artifact is that of a content.
+pub fn is_of_content(artifact: &Artifact, content: &str) -> bool {
+    let bytes = content.as_bytes();
+    u64::try_from(bytes.len()) == Ok(artifact.size_bytes)
+        && artifact.merkle_hash == content_root(bytes)
+        && artifact.content_cid == cid(bytes)
+        && artifact.content_type != WHOLE_TYPE
+}
+
+/// Whether an artifact is that of these pieces, and theirs of what they hold, to the last byte.
+pub fn is_of_pieces(artifact: &Artifact, made_of: &[Piece]) -> bool {
+    let parts: Vec<Artifact> = made_of.iter().map(|piece| piece.artifact.clone()).collect();
+    let leaves: Vec<Option<Artifact>> = parts.iter().cloned().map(Some).collect();
+    let holds = |piece: &Piece| match &piece.content {
+        Some(content) => piece.pieces.is_empty() && is_of_content(&piece.artifact, content),
+        None => is_of_pieces(&piece.artifact, &piece.pieces),
+    };
+    !made_of.is_empty()
+        && artifact.size_bytes == size(&parts)
+        && artifact.merkle_hash == root(&leaves)
+        && written(made_of).is_some_and(|text| artifact.content_cid == cid(text.as_bytes()))
+        && artifact.content_type == WHOLE_TYPE
+        && made_of.iter().all(holds)
 }
 
 /// The leaf of a part that was not done.

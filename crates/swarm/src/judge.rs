@@ -12,7 +12,7 @@ use skep_wire::swarm::{
 };
 
 use crate::{
-    aggregate,
+    aggregate::{self, Piece},
     draw::{critic, senate},
     epoch::Epoch,
     kept::Kept,
@@ -452,24 +452,30 @@ fn is_submitted(plan: &Plan, index: usize, artifact: &Artifact, record: &[Kept])
     })
 }
 
-/// Whether a result's hashes and its size are those of its content or of its parts (decision 47).
+/// Whether a result's hashes and its size are those of its content, and if it is made of parts,
+/// theirs too (decision 47). Nobody can accept what nobody has sent: the content is always there.
 pub fn is_whole(result: &SubmitResult) -> bool {
-    let artifact = &result.artifact;
-    if artifact.task_id != result.task_id {
+    let SubmitResult { task_id, artifact, content: Some(content), parts, .. } = result else {
+        return false;
+    };
+    if artifact.task_id != *task_id {
         return false;
     }
-    match &result.content {
-        Some(content) => {
-            let bytes = content.as_bytes();
-            u64::try_from(bytes.len()) == Ok(artifact.size_bytes)
-                && artifact.merkle_hash == aggregate::content_root(bytes)
-                && artifact.content_cid == aggregate::cid(bytes)
-        }
-        None => {
-            let parts: Vec<Option<Artifact>> = result.parts.iter().cloned().map(Some).collect();
-            !parts.is_empty()
-                && artifact.size_bytes == aggregate::size(&result.parts)
-                && artifact.merkle_hash == aggregate::root(&parts)
-        }
+    if parts.is_empty() {
+        return aggregate::is_of_content(artifact, content);
     }
+    let Some(pieces) = aggregate::pieces(content) else {
+        return false;
+    };
+    pieces.iter().map(|piece| &piece.artifact).eq(parts)
+        && are_parts(task_id, &pieces)
+        && aggregate::is_of_pieces(artifact, &pieces)
+}
+
+/// Whether each piece is the part of the task that its place says, and so on below.
+fn are_parts(task_id: &str, pieces: &[Piece]) -> bool {
+    (0..).zip(pieces).all(|(index, piece)| {
+        let id = &piece.artifact.task_id;
+        is_part(task_id, index, id) && are_parts(id, &piece.pieces)
+    })
 }

@@ -2,6 +2,8 @@
 
 mod it {
     mod answers;
+    mod audits;
+    mod elections;
     mod limits;
     mod losses;
     mod places;

@@ -44,7 +44,8 @@ fn loss_costs_about_as_many_bytes_as_messages() {
     const SEEDS: std::ops::Range<u64> = 1..6;
     let bytes = |loss| -> u64 {
         let each = SEEDS.map(|seed| {
-            let report = run(&Setup { loss, ..Setup::calm(seed, 100, 1) });
+            let report =
+                run(&Setup { loss, faults_ms: Some(300_000), ..Setup::calm(seed, 100, 1) });
             assert!(report.violations.is_empty(), "{:?}", report.violations);
             if std::env::var("TRAFFIC").is_ok() {
                 println!("seed {seed}, loss {loss}:\n{}", report.traffic);

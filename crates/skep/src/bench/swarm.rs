@@ -24,6 +24,8 @@ const RUNOFF_REFERENCE_S: f64 = 46e-6;
 /// Ballots and candidates: a full board with its Senate, and far more than that.
 const SMALL: (usize, usize) = (110, 10);
 const LARGE: (usize, usize) = (10_000, 100);
+/// How long messages are lost where some are: longer than a task takes.
+const LOSS_MS: u64 = 300_000;
 /// How large the swarms are, one after the other.
 const SIZES: [u64; 4] = [10, 100, 1_000, 10_000];
 /// Up to this size the mean of some runs is taken; larger ones are run once.
@@ -250,7 +252,7 @@ fn cost(size: u64, loss: Share, broken: &mut Vec<String>) -> Result<Cost> {
     while costs.len() < wanted {
         seed += 1;
         ensure!(seed <= SEEDS_MAX, "only {} swarms of {size} did their task", costs.len());
-        let setup = Setup { loss, ..Setup::calm(seed, size as usize, 1) };
+        let setup = Setup { loss, faults_ms: Some(LOSS_MS), ..Setup::calm(seed, size as usize, 1) };
         let started = Instant::now();
         let run = skep_sim::run(&setup);
         let took = started.elapsed();

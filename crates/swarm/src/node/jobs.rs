@@ -23,8 +23,8 @@ pub const JOBS_OF_ONE_MAX: usize = 100;
 /// Decision 50: what is harder is divided, if there are enough agents.
 pub const RECURSION_ABOVE: Share = Share::percent(40);
 pub const RECURSION_AGENTS_MIN: usize = 3;
-/// The longest content that travels with its result; larger ones are fetched by their CID.
-const CONTENT_LEN_MAX: usize = 512 << 10;
+/// The longest content of a result, that of a whole included.
+pub(crate) const CONTENT_LEN_MAX: usize = 512 << 10;
 
 /// A part that this node was given.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
     Artifact, Assign, Chosen, Dissolve, End, ErrorCode, Message, Outcome, Plan, Subject,
-    SubmitResult, Task, TaskStatus, Value, Verification, named,
+    SubmitResult, Subtask, Task, TaskStatus, Value, Verification, named,
 };
 
 use super::{Ask, Node, Output, Refusal, perform, plus, refuse, send, tasks::TaskState};
 use crate::{
     accord::{Accord, Setting, Verdict},
-    aggregate,
     assignment::{Worker, assign},
     epoch::Epoch,
     judge,
@@ -21,6 +20,7 @@ use crate::{
 };
 
 mod approval;
+mod whole;
 
 /// ASIP 11: reworks that an executor may do before another one gets the part.
 pub const REWORKS_MAX: u32 = 3;
@@ -135,7 +135,7 @@ impl Node {
             return;
         };
         let view = state.result.as_ref().map_or(0, Accord::view);
-        let part = |subtask: &skep_wire::swarm::Subtask| Part {
+        let part = |subtask: &Subtask| Part {
             task: Task {
                 task_id: String::new(),
                 parent_task_id: Some(id.to_owned()),
@@ -408,26 +408,10 @@ impl Node {
             return;
         }
         (work.reported, work.report_at) = (true, plus(now, 4 * resend_ms));
-        let parts: Vec<Artifact> = parts.into_iter().flatten().collect();
-        let whole: Vec<Option<Artifact>> = parts.iter().cloned().map(Some).collect();
-        let root = aggregate::root(&whole);
-        let artifact = Artifact {
-            artifact_id: format!("{id}/whole"),
-            task_id: id.to_owned(),
-            producer: me,
-            content_cid: aggregate::cid(root.as_ref()),
-            merkle_hash: root,
-            content_type: "application/vnd.skep.parts+json".to_owned(),
-            size_bytes: aggregate::size(&parts),
-            created_at: work.parts.iter().map(|part| part.task.created_at).max().unwrap_or(now),
-        };
-        let result = SubmitResult {
-            task_id: id.to_owned(),
-            agent_id: me,
-            artifact,
-            merkle_proof: Vec::new(),
-            content: None,
-            parts,
+        let Some(result) = work.whole(id, me) else {
+            state.ended = Some(judge::ended(End::Failed, Vec::new()));
+            self.over.push_back(id.to_owned());
+            return;
         };
         out.push(send(vec![state.originator()], Message::SubmitResult(result)));
     }

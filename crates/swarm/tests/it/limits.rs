@@ -149,9 +149,10 @@ fn a_size_that_is_not_the_contents_is_refused() {
     assert_eq!(room.refused(&coordinator, good), None);
 }
 
-/// Parts of parts say that they have as many bytes as a number can count, each.
+/// Whoever was given a part says that others have done it, in pieces: hashes that fit, work that
+/// nobody did, and sizes as large as a number can be.
 #[test]
-fn the_largest_sizes_are_added_up_and_sealed() {
+fn invented_pieces_are_refused_and_the_work_is_done() {
     let mut room = Room::new(31);
     room.complexity = Share::percent(60);
     let client = secret(100);
@@ -161,16 +162,10 @@ fn the_largest_sizes_are_added_up_and_sealed() {
     let mut lies = 0;
     while let Some((_, message)) = room.line.front_mut() {
         if let Message::SubmitResult(said) = &message.message
-            && said.task_id.matches("-st-").count() == 2
-            && said.content.is_some()
+            && said.parts.is_empty()
+            && lies < 6
         {
-            let mut lie = said.clone();
-            let part =
-                Artifact { size_bytes: json::MAX_INTEGER.unsigned_abs(), ..said.artifact.clone() };
-            (lie.content, lie.parts) = (None, vec![part.clone(), part.clone()]);
-            lie.artifact.size_bytes = part.size_bytes;
-            let parts: Vec<_> = lie.parts.iter().cloned().map(Some).collect();
-            lie.artifact.merkle_hash = aggregate::root(&parts);
+            let lie = invented(said, lies);
             let key = &room.keys[&said.agent_id];
             let lie = Message::SubmitResult(lie);
             *message = Arc::new(Signed::seal(message.meta.clone(), lie, Vec::new(), key));
@@ -178,12 +173,43 @@ fn the_largest_sizes_are_added_up_and_sealed() {
         }
         room.advance();
     }
-    assert!(lies >= 2, "{lies}");
-    room.run(120);
+    assert_eq!(lies, 6);
+    let refused = room.refusals.iter().filter(|(_, code)| *code == ErrorCode::ResultRejected);
+    assert_eq!(refused.count(), 4, "the others are looked at, and found to be nonsense");
+    room.run(240);
     let ended = agreed(&room, "t");
     assert_eq!(ended.end, End::Succeeded);
-    let sizes: Vec<u64> = ended.parts.into_iter().flatten().map(|part| part.size_bytes).collect();
-    assert!(sizes.contains(&json::MAX_INTEGER.unsigned_abs()), "{sizes:?}");
+    assert!(ended.parts.into_iter().flatten().all(|part| part.size_bytes < 1 << 20));
+}
+
+/// A whole of one piece, each time wrong in another way.
+fn invented(said: &SubmitResult, way: usize) -> SubmitResult {
+    let content = "nonsense";
+    let mut artifact = said.artifact.clone();
+    artifact.task_id = format!("{}-st-1", said.task_id);
+    artifact.content_cid = aggregate::cid(content.as_bytes());
+    artifact.merkle_hash = aggregate::content_root(content.as_bytes());
+    artifact.size_bytes = content.len() as u64;
+    match way {
+        0 => artifact.size_bytes = json::MAX_INTEGER.unsigned_abs(),
+        1 => artifact.task_id = said.task_id.clone(),
+        2 => artifact.merkle_hash = aggregate::content_root(b"another"),
+        _ => {}
+    }
+    let description = "Whatever".to_owned();
+    let content = Some(content.to_owned());
+    let piece = aggregate::Piece { description, artifact, content, pieces: Vec::new() };
+    let parts = vec![piece.artifact.clone()];
+    let text = aggregate::written(&[piece]).expect("it is JSON");
+    let mut lie = said.clone();
+    lie.artifact.content_type = aggregate::WHOLE_TYPE.to_owned();
+    lie.artifact.size_bytes = aggregate::size(&parts);
+    lie.artifact.merkle_hash = aggregate::root(&[Some(parts[0].clone())]);
+    lie.artifact.content_cid = aggregate::cid(text.as_bytes());
+    // As it was before: nobody sends anything.
+    lie.content = (way != 3).then_some(text);
+    lie.parts = parts;
+    lie
 }
 
 /// The n-th stranger.

@@ -7,6 +7,7 @@ use std::{
 
 use skep_base::{AgentId, Did, Timestamp, ed25519::SecretKey};
 use skep_swarm::{
+    aggregate::{self, Piece},
     challenge,
     genesis::{Genesis, Timing},
     node::{Answer, Ask, Event, Input, Node, Output, Profile},
@@ -328,14 +329,24 @@ impl Room {
                 Answer::Computed { epoch, nonce: challenge::solve(&beacon, did, difficulty) }
             }
             Ask::Check { task, result } => {
-                let accepted =
-                    result.content.as_ref().is_none_or(|content| content.starts_with("done"));
+                let content = result.content.unwrap_or_default();
+                let accepted = match result.parts.is_empty() {
+                    true => content.starts_with("done"),
+                    false => aggregate::pieces(&content).is_some_and(|all| are_done(&all)),
+                };
                 let reason = (!accepted).then(|| "nonsense".to_owned());
                 let artifact_id = result.artifact.artifact_id;
                 Answer::Checked { task_id: task.task_id, artifact_id, accepted, reason }
             }
         }
     }
+}
+
+fn are_done(pieces: &[Piece]) -> bool {
+    pieces.iter().all(|piece| match &piece.content {
+        Some(content) => content.starts_with("done"),
+        None => are_done(&piece.pieces),
+    })
 }
 
 pub fn link(old: &SecretKey, new: &SecretKey, issued_at: Timestamp) -> KeyLink {

@@ -14,7 +14,17 @@ pub struct Resources {
     pub ram_gb: u32,
     #[serde(default)]
     pub gpu_vram_gb: Option<u32>,
+    #[serde(default, deserialize_with = "or_none")]
     pub disk_gb: u32,
+}
+
+/// The reference writes `null` where it has nothing to say.
+fn or_none<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Where a node is in the network: distances between vectors are round trips, in seconds.
@@ -114,7 +124,7 @@ pub struct Score {
     pub proof_of_compute: Share,
     pub reputation: Share,
     pub uptime: Share,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_none")]
     pub stake: Share,
 }
 

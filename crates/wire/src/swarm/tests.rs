@@ -144,6 +144,17 @@ fn other_spellings_are_read() {
         let opened = open(&signed("swarm.handshake", handshake, 1, 1)).unwrap();
         assert_eq!(opened.message.own_keys().map(|own| *own.newest), Some(key(1).public()));
     }
+    // Nothing to say of disk and stake.
+    let mut handshake = params("swarm.handshake");
+    handshake["resources"]["disk_gb"] = json!(null);
+    let opened = open(&signed("swarm.handshake", handshake, 1, 1)).unwrap();
+    let Message::Handshake(read) = &opened.message else { panic!("{opened:?}") };
+    assert_eq!(read.resources.disk_gb, 0);
+    let mut candidacy = params("election.candidacy");
+    candidacy["score"]["stake"] = json!(null);
+    let opened = open(&signed("election.candidacy", candidacy, 1, 1)).unwrap();
+    let Message::Candidacy(read) = &opened.message else { panic!("{opened:?}") };
+    assert_eq!(read.score.stake, Share::ZERO);
     // What a message says beyond the protocol is signed, and left alone.
     let mut keepalive = params("swarm.keepalive");
     keepalive["agent_name"] = json!("bee");

@@ -1,0 +1,86 @@
+//! Elections at their edges: of one, of two, of equals, and of nobody.
+
+use skep_base::hash::json_sha256;
+use skep_swarm::{
+    election::{MISSED_MAX, elect},
+    epoch::Epoch,
+    node::Event,
+};
+use skep_wire::swarm::{Elected, End, Message};
+
+use super::room::{Room, id, secret};
+
+/// Lets so many epochs pass, and a little more.
+fn live(room: &mut Room, epochs: u64) {
+    let seconds = room.genesis.timing.epoch_ms * epochs / 1_000 + 30;
+    room.run(u32::try_from(seconds).expect("some hours"));
+}
+
+#[test]
+fn however_few_there_are_they_elect_themselves_again_and_again() {
+    for n in [1, 2, 3] {
+        let mut room = Room::new(n);
+        live(&mut room, 3);
+        for node in room.nodes.values() {
+            let epoch = node.epoch();
+            assert_eq!(epoch.number(), room.genesis.epoch_at(room.now), "{n} nodes");
+            assert_eq!((epoch.members().len(), epoch.tier1().len()), (n.into(), n.into()));
+        }
+        // And they still work.
+        let client = secret(100);
+        let message = room.seal(&client, room.inject(&client, room.task("late")));
+        let chair = room.tier1()[0];
+        room.deliver(&chair, message);
+        room.run(60);
+        let succeeded = |event: &Event| {
+            matches!(event, Event::Ended { task_id, ended }
+                if *task_id == id("late") && ended.end == End::Succeeded)
+        };
+        assert!(room.events.iter().any(|(_, event)| succeeded(event)), "{n} nodes");
+    }
+}
+
+#[test]
+fn where_nobody_stands_or_votes_those_in_office_stay() {
+    let room = Room::new(9);
+    let founding = Epoch::founding(&room.genesis);
+    let elected = elect(&founding, &room.genesis, 2, &[]);
+    assert_eq!(elected.tier1, founding.tier1());
+    assert!(elected.members.iter().all(|member| member.missed == 1), "{elected:?}");
+    // Whoever misses election after election is no member in the end, and so nobody is left.
+    let next = |elected: Elected| Epoch::shared(elected.clone(), json_sha256(&elected).unwrap());
+    let mut epoch = next(elected);
+    for number in 3..3 + u64::from(MISSED_MAX) {
+        epoch = next(elect(&epoch, &room.genesis, number, &[]));
+    }
+    assert_eq!((epoch.members().len(), epoch.tier1().len()), (0, 0));
+}
+
+#[test]
+fn where_nobody_may_stand_those_who_vote_stay_members() {
+    let mut room = Room::new(5);
+    // Nobody does the work that a candidate must have done.
+    room.idle = room.keys.keys().copied().collect();
+    let before = room.tier1();
+    live(&mut room, 2);
+    let epoch = room.any().epoch();
+    assert_eq!(epoch.number(), 3);
+    assert_eq!(epoch.members().len(), 5);
+    assert_eq!(epoch.tier1().len(), before.len());
+}
+
+#[test]
+fn equals_are_elected_alike_everywhere() {
+    let mut room = Room::new(6);
+    live(&mut room, 1);
+    let mut winners = Vec::new();
+    for node in room.nodes.values() {
+        winners.push(node.epoch().tier1().to_vec());
+    }
+    winners.dedup();
+    assert_eq!(winners.len(), 1, "all have elected the same");
+    let weights: Vec<_> = room.any().epoch().elected.members.iter().map(|m| m.weight).collect();
+    assert!(weights.iter().all(|weight| *weight == weights[0]), "{weights:?}");
+    let voted = room.sent.iter().any(|sent| matches!(sent.message, Message::ElectionVote(_)));
+    assert!(voted);
+}
