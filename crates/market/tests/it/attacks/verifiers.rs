@@ -14,7 +14,7 @@ use skep_settle::{
     proof::{self, Fault},
 };
 use skep_wire::settle::{
-    EscrowStatus, NewVerifierKey, Outcome, SplitVerdict, Tier, VerificationCallback,
+    EngineOffer, EscrowStatus, NewVerifierKey, Outcome, SplitVerdict, Tier, VerificationCallback,
 };
 
 use super::{sqlite, step};
@@ -244,6 +244,40 @@ async fn a_named_verifier_that_went_away_does_not_keep_the_provider_from_deliver
         assert_ne!(w.verification(last).await.verifier, Some(w.vera.id()));
         assert_eq!(w.states(id).await, "Active Held Pending");
     }
+}
+
+/// 11.2: what an engine understands, does and proves.
+#[tokio::test]
+async fn engines_are_served_as_they_were_registered_and_have_limits() {
+    let w = sqlite().await;
+    let mut request = w.viv.offers(&["artifact", "own.engine"]);
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    request.engines[1].hint_fields = words("expected_content custom.depth");
+    request.engines[1].actions = words("READ COUNT");
+    request.engines[1].proof_fields = words("extracted_content");
+    let offer = |n: u32, request: &skep_wire::settle::RegisterVerifier| {
+        let signed = w.viv.person.signed(&format!("offer {n}"));
+        let (market, request) = (w.market().clone(), request.clone());
+        async move { market.register_verifier(&signed, request).await }
+    };
+    offer(0, &request).await.unwrap();
+    let shown = w.market().verifier(&w.viv.id()).await.unwrap();
+    assert_eq!(shown.engines, request.engines);
+    let changes: [fn(&mut Vec<EngineOffer>); 5] = [
+        |engines| engines.clear(),
+        |engines| engines[1].hint_fields = vec!["x".repeat(1_000)],
+        |engines| engines[1].actions = vec!["x".to_owned(); 1_000],
+        |engines| engines[1].kind.clear(),
+        |engines| *engines = vec![engines[0].clone(); 1_000],
+    ];
+    for (n, change) in (1..).zip(changes) {
+        let mut changed = request.clone();
+        change(&mut changed.engines);
+        let refused = deal_refusal(offer(n, &changed).await);
+        assert!(matches!(refused, DealRefusal::BadVerifier { .. }), "{refused:?}");
+    }
+    let kept = w.market().verifier(&w.viv.id()).await.unwrap();
+    assert_eq!(kept.engines, request.engines);
 }
 
 #[tokio::test]
