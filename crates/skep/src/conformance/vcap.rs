@@ -144,8 +144,8 @@ fn deviations() -> Vec<Deviation> {
         ),
         deviation(
             "3.6",
-            "a verdict without its bundle, or an address that the bundle is fetched from and kept, \
-            counts only from a verifier that registered as one that gives none",
+            "a verdict without a bundle counts only from a verifier that registered as one that \
+            gives none; where it points to its bundle, that is fetched and kept",
         ),
         deviation(
             "4.1-4.4",
