@@ -119,7 +119,7 @@ impl Demo {
         summary.tell((&dealt, &hired, &scored, &swarmed));
         if !self.keep {
             node.terminate()?;
-            story.chapter("The node ends")?;
+            story.line("then the node ends: only files are left")?;
         }
         deals::check_files(&mut story, &dealt.files)?;
         if json {

@@ -213,7 +213,7 @@ pub struct SubmitResult {
     pub artifact: Artifact,
     #[serde(default)]
     pub merkle_proof: Vec<Hash32>,
-    /// The content itself where it is small; larger ones are fetched by their CID.
+    /// The content itself; that of an aggregate is its pieces. Without it nothing is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The parts of which an aggregate is made, in the order of their index.
