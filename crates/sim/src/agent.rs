@@ -107,7 +107,8 @@ impl Agent {
             Ask::Execute { task, attempt, .. } => {
                 let fails = self.botches || *attempt == 1 && rng.percent(BOTCHED_PERCENT);
                 let good = good_work(&task.description);
-                Answer::Work { task_id, content: if fails { good.to_uppercase() } else { good } }
+                let content = if fails { good.to_uppercase() } else { good };
+                Answer::Work { task_id, attempt: *attempt, content }
             }
             Ask::Check { task, result } => self.check(task_id, task, result),
             Ask::Compute { epoch, beacon, difficulty } => Answer::Computed {

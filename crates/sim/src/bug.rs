@@ -34,10 +34,14 @@ pub enum Bug {
     NoElection,
     /// Honest nodes say more about a plan than a message may hold.
     LongCritique,
+    /// No node tells a client how its task has ended.
+    UntoldEnd,
+    /// All nodes follow a plan that the ballots do not give.
+    WrongWinner,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 12] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
@@ -48,14 +52,16 @@ impl Bug {
         Bug::Cosign,
         Bug::NoElection,
         Bug::LongCritique,
+        Bug::UntoldEnd,
+        Bug::WrongWinner,
     ];
 
     /// What it breaks, before anything else.
     pub fn breaks(self) -> Invariant {
         match self {
             Bug::AnotherPlan | Bug::Cosign => Invariant::OnePlan,
-            Bug::BallotTwice => Invariant::BallotOnce,
-            Bug::AnotherEnd => Invariant::TaskOnce,
+            Bug::BallotTwice | Bug::WrongWinner => Invariant::BallotOnce,
+            Bug::AnotherEnd | Bug::UntoldEnd => Invariant::TaskOnce,
             Bug::AnotherSuccessor => Invariant::OneSuccessor,
             Bug::WrongRoot => Invariant::RootMatches,
             Bug::NoEnd => Invariant::EndsInTime,
@@ -92,6 +98,10 @@ impl Planted {
             (Bug::AnotherPlan, Event::PlanDecided { task_id, mut value })
                 if self.is_culprit(node) =>
             {
+                value.outcome = Outcome::Plan(another_plan(&value));
+                Some(Event::PlanDecided { task_id, value })
+            }
+            (Bug::WrongWinner, Event::PlanDecided { task_id, mut value }) => {
                 value.outcome = Outcome::Plan(another_plan(&value));
                 Some(Event::PlanDecided { task_id, value })
             }
@@ -135,6 +145,11 @@ impl Planted {
                 if matches!(word.subject, Subject::Election { .. })),
             _ => false,
         }
+    }
+
+    /// Whether clients hear nothing of what is decided.
+    pub fn hides_ends(&self) -> bool {
+        self.bug == Some(Bug::UntoldEnd)
     }
 
     /// What an honest node says instead of what its machine says.

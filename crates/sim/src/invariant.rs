@@ -226,7 +226,7 @@ impl Watch {
                     self.report(now_ms, Some(node), Invariant::OneSuccessor, what);
                 }
             }
-            Event::Executed { .. } | Event::VoterCaught { .. } => {}
+            Event::Executed { .. } | Event::Withdrawn { .. } | Event::VoterCaught { .. } => {}
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     lie::Lie,
     rng::Rng,
     schemer::{Plot, Schemer},
-    trick::Trickster,
+    trick::{self, Trickster},
 };
 
 /// How many messages a liar remembers in order to repeat them.
@@ -323,6 +323,10 @@ impl Liar {
                 }
                 other.plan_hash = sha256(commit.plan_hash.as_bytes());
                 self.has(Lie::EquivocateCommit).then_some(Version::ToHalf(Message::Commit(other)))
+            }
+            Message::SubmitResult(result) if self.has(Lie::InventedParts) => {
+                let invented = trick::invented(result)?;
+                Some(Version::Instead(Message::SubmitResult(invented)))
             }
             Message::Reveal(_) if self.has(Lie::WithholdReveal) => Some(Version::Nothing),
             Message::Reveal(reveal) if self.has(Lie::StealPlan) => {

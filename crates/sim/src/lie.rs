@@ -53,6 +53,8 @@ pub enum Lie {
     LateCommit,
     /// Attaches the same again and again, and what nobody needs.
     FatBundles,
+    /// Says that its work is made of parts, and has invented them.
+    InventedParts,
 }
 
 impl Lie {
@@ -80,15 +82,17 @@ impl Lie {
         Lie::Silent,
     ];
 
-    /// Some have one of these, too. They are drawn apart: what else is drawn from a seed stays what
-    /// it was.
-    pub const DRAWN_APART: [Lie; 3] = [Lie::PadRecord, Lie::LateCommit, Lie::FatBundles];
-
-    /// And some one of these, for the same reason.
-    pub const DRAWN_SELDOM: [Lie; 3] = [Lie::JumpViews, Lie::SquatId, Lie::DropBallots];
+    /// Some have one of these, too, of each list. Each is drawn apart, by its name: what else is
+    /// drawn from a seed stays what it was when a list is added.
+    pub const DRAWN_APART: [(&str, &[Lie]); 3] = [
+        ("lies", &[Lie::PadRecord, Lie::LateCommit, Lie::FatBundles]),
+        ("seldom lies", &[Lie::JumpViews, Lie::SquatId, Lie::DropBallots]),
+        ("inventions", &[Lie::InventedParts]),
+    ];
 
     /// Every lie there is.
     pub fn all() -> impl Iterator<Item = Lie> {
-        Lie::DRAWN.into_iter().chain(Lie::DRAWN_APART).chain(Lie::DRAWN_SELDOM)
+        let apart = Lie::DRAWN_APART.into_iter().flat_map(|(_, lies)| lies.iter().copied());
+        Lie::DRAWN.into_iter().chain(apart)
     }
 }

@@ -34,13 +34,15 @@ use crate::{
     timeline::Timeline,
     trace::Trace,
     traffic::{Counts, Load, Traffic},
-    world::{Parts, Slot, World},
+    world::{Parts, Slot, Stop, World},
 };
 
 /// When every simulated swarm was founded.
 const START: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 /// Before this nothing happens, so that a clock that is slow is not before the foundation.
 const FIRST_MS: i64 = 1_000;
+/// A turn that a crash ends has sent fewer messages than this.
+const MIDWAY_MAX: u64 = 4;
 /// How wrong a node's clock can be.
 const SKEW_MAX_MS: i64 = 500;
 /// Newcomers may still come so long after the first client.
@@ -277,6 +279,7 @@ fn build(setup: &Setup) -> World {
         heard: setup.keep_messages.then(Heard::default),
         faults_until_ms,
         grace_ms: GRACE_MS,
+        reread_every: setup.reread_every,
     });
     schedule(setup, &mut world, faults_until_ms, &mut rng);
     world
@@ -294,12 +297,19 @@ fn schedule(setup: &Setup, world: &mut World, faults_until_ms: i64, rng: &mut Rn
     for client in 0..setup.tasks {
         world.turn(client, world.parts.clients[client].injected_ms);
     }
+    // Drawn apart: what else is drawn from a seed stays what it was.
+    let mut stops = Rng::fork(setup.seed, "stops");
     for _ in 0..setup.crashes {
+        let stop = match stops.below(4) {
+            0 => Stop::Between,
+            1 => Stop::Deaf,
+            _ => Stop::Midway(stops.below(MIDWAY_MAX) as usize),
+        };
         let node = rng.index(setup.nodes);
         let (from_ms, until_ms) = fault(setup, faults_until_ms, rng);
         // What a newcomer has on its disk before it comes is nothing.
         if world.parts.slots[node].is_honest() && node < setup.founders() {
-            world.crash(node, from_ms, until_ms);
+            world.crash(node, from_ms, until_ms, stop);
         }
     }
 }
@@ -399,11 +409,10 @@ fn choose_lies(setup: &Setup, number: usize, rng: &mut Rng) -> Vec<Lie> {
     let mut all = Lie::DRAWN;
     rng.shuffle(&mut all);
     let mut lies = all[..rng.between(1, 4) as usize].to_vec();
-    let apart = [("lies", Lie::DRAWN_APART), ("seldom lies", Lie::DRAWN_SELDOM)];
-    for (name, among) in apart {
+    for (name, among) in Lie::DRAWN_APART {
         let mut rng = Rng::fork(setup.seed, &format!("{name} of {number}"));
         if rng.percent(APART_PERCENT) {
-            lies.extend(rng.pick(&among));
+            lies.extend(rng.pick(among));
         }
     }
     lies

@@ -46,6 +46,9 @@ pub struct Setup {
     pub picture: bool,
     /// Keep what honest nodes heard, for a transcript; which wants real signatures.
     pub keep_messages: bool,
+    /// After so many turns in all, whoever had the last one is stored and read back, which changes
+    /// nothing; 0: never.
+    pub reread_every: u64,
     pub bug: Option<Bug>,
 }
 
@@ -122,6 +125,7 @@ impl Setup {
             real_signatures,
             picture: false,
             keep_messages: false,
+            reread_every: 0,
             bug: None,
         }
     }

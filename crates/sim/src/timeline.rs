@@ -184,7 +184,10 @@ impl Timeline {
             Event::Ended { task_id, .. } => format!("{} ended", plain_id(task_id)),
             Event::Elected { epoch, .. } => format!("epoch {epoch} elected"),
             Event::Succession { epoch, .. } => format!("leader replaced in epoch {epoch}"),
-            Event::Injected { .. } | Event::Executed { .. } | Event::VoterCaught { .. } => return,
+            Event::Injected { .. }
+            | Event::Executed { .. }
+            | Event::Withdrawn { .. }
+            | Event::VoterCaught { .. } => return,
         };
         if self.milestones.iter().all(|known| known.what != what) {
             self.milestones.push(Milestone { at_ms, what });

@@ -6,10 +6,14 @@ use std::{
 };
 
 use skep_base::{Did, hash::json_sha256, hash::sha256};
-use skep_swarm::{epoch::Epoch, judge};
+use skep_swarm::{
+    aggregate::{self, Piece},
+    epoch::Epoch,
+    judge,
+};
 use skep_wire::swarm::{
-    ATTACHED_MAX, Certificate, Commit, Inject, Invite, Message, Plan, Ready, Reveal, Signed,
-    Subject, Word,
+    ATTACHED_MAX, Artifact, Certificate, Commit, Inject, Invite, Message, Plan, Ready, Reveal,
+    Signed, Subject, SubmitResult, Word,
 };
 
 use crate::liar::Draft;
@@ -183,4 +187,33 @@ impl Trickster {
         attached.extend(all.iter().cycle().take(missing).cloned());
         attached
     }
+}
+
+/// A whole of one piece that nobody has made; all its hashes fit.
+pub fn invented(said: &SubmitResult) -> Option<SubmitResult> {
+    let content = "others have done it".to_owned();
+    let part = Artifact {
+        task_id: format!("{}-st-1", said.task_id),
+        content_cid: aggregate::cid(content.as_bytes()),
+        merkle_hash: aggregate::content_root(content.as_bytes()),
+        content_type: "text/plain".to_owned(),
+        size_bytes: content.len() as u64,
+        ..said.artifact.clone()
+    };
+    let piece = Piece {
+        description: String::new(),
+        artifact: part.clone(),
+        content: Some(content),
+        pieces: Vec::new(),
+    };
+    let text = aggregate::written(&[piece])?;
+    let artifact = Artifact {
+        content_cid: aggregate::cid(text.as_bytes()),
+        merkle_hash: aggregate::root(&[Some(part.clone())]),
+        content_type: aggregate::WHOLE_TYPE.to_owned(),
+        size_bytes: part.size_bytes,
+        ..said.artifact.clone()
+    };
+    let (content, parts) = (Some(text), vec![part]);
+    Some(SubmitResult { artifact, content, parts, merkle_proof: Vec::new(), ..said.clone() })
 }

@@ -32,7 +32,10 @@ use crate::{
 };
 
 mod answers;
+mod crashes;
 mod errands;
+
+pub use self::crashes::Stop;
 
 /// What a node says to itself in one turn; more means that it would never stop.
 const SELF_TALK_MAX: u32 = 10_000;
@@ -78,7 +81,7 @@ enum What {
     Response { to: u32, response: Box<Response> },
     Wake { node: u32 },
     Answer { node: u32, answer: Box<Answer> },
-    Crash { node: u32 },
+    Crash { node: u32, stop: Stop },
     Restart { node: u32 },
     Come { node: u32 },
     Client { client: u32 },
@@ -92,6 +95,10 @@ pub struct Slot {
     yet_to_come: Option<Node>,
     /// What it had on its disk when it went down.
     stored: Option<String>,
+    /// And beside it: what it wanted to send in its last turn, of which some may not have left.
+    outbox: Vec<Output>,
+    /// How it stops with its next turn.
+    stop: Option<Stop>,
     pub skew_ms: i64,
     wake_ms: Option<i64>,
     pub agent: Agent,
@@ -103,7 +110,8 @@ impl Slot {
     pub fn new(node: Node, skew_ms: i64, agent: Agent, liar: Option<Box<Liar>>) -> Slot {
         let load = Load::default();
         let (node, stored, yet_to_come, wake_ms) = (Some(node), None, None, None);
-        Slot { node, yet_to_come, stored, skew_ms, wake_ms, agent, liar, load }
+        let (outbox, stop) = (Vec::new(), None);
+        Slot { node, yet_to_come, stored, outbox, stop, skew_ms, wake_ms, agent, liar, load }
     }
 
     pub fn is_honest(&self) -> bool {
@@ -135,6 +143,8 @@ pub struct Parts {
     pub faults_until_ms: i64,
     /// How long after its deadline, or after the last fault, a task may still be on its way.
     pub grace_ms: i64,
+    /// After so many turns somebody is stored and read back.
+    pub reread_every: u64,
 }
 
 pub struct World {
@@ -210,8 +220,8 @@ impl World {
         newcomers.filter_map(|slot| slot.node.as_ref()).filter(|node| node.is_member()).count()
     }
 
-    pub fn crash(&mut self, node: usize, from_ms: i64, until_ms: i64) {
-        self.push(from_ms, What::Crash { node: node as u32 });
+    pub fn crash(&mut self, node: usize, from_ms: i64, until_ms: i64, stop: Stop) {
+        self.push(from_ms, What::Crash { node: node as u32, stop });
         self.push(until_ms, What::Restart { node: node as u32 });
     }
 
@@ -243,7 +253,8 @@ impl World {
                     self.feed(node as usize, Input::Answer(*answer));
                 }
             }
-            What::Crash { node } => self.go_down(node as usize),
+            What::Crash { node, stop: Stop::Between } => self.go_down(node as usize),
+            What::Crash { node, stop } => self.parts.slots[node as usize].stop = Some(stop),
             What::Restart { node } => self.come_up(node as usize),
             What::Come { node } => self.come(node as usize),
             What::Client { client } => self.client_turn(client as usize),
@@ -291,33 +302,6 @@ impl World {
         }
     }
 
-    fn go_down(&mut self, node: usize) {
-        let slot = &mut self.parts.slots[node];
-        if let Some(up) = slot.node.take() {
-            let stored = serde_json::to_string(&up).expect("a node's state can be written");
-            slot.stored = Some(stored);
-            slot.wake_ms = None;
-            self.mark(4, node);
-            if let Some(timeline) = &mut self.parts.timeline {
-                timeline.down(self.now_ms, node);
-            }
-        }
-    }
-
-    fn come_up(&mut self, node: usize) {
-        let slot = &mut self.parts.slots[node];
-        if let Some(stored) = slot.stored.take() {
-            let again: Node = serde_json::from_str(&stored).expect("what was written can be read");
-            slot.node = Some(again);
-            self.counts.restarts += 1;
-            self.mark(5, node);
-            if let Some(timeline) = &mut self.parts.timeline {
-                timeline.up(self.now_ms, node);
-            }
-            self.feed(node, Input::Tick);
-        }
-    }
-
     fn come(&mut self, node: usize) {
         self.parts.slots[node].node = self.parts.slots[node].yet_to_come.take();
         self.mark(9, node);
@@ -334,6 +318,10 @@ impl World {
 
     /// Gives a node an input, and itself whatever it says to itself.
     fn feed(&mut self, node: usize, input: Input) {
+        let stop = self.parts.slots[node].stop.take();
+        if stop == Some(Stop::Deaf) {
+            return self.go_down(node);
+        }
         let mut inputs = VecDeque::from([input]);
         let mut turns = 0;
         while let Some(input) = inputs.pop_front() {
@@ -362,8 +350,20 @@ impl World {
                 return;
             };
             for output in machine.step(now, input) {
-                self.perform(node, now, output, &mut inputs);
+                match stop {
+                    Some(Stop::Midway(leave)) => {
+                        self.perform_midway(node, output, leave, &mut inputs);
+                    }
+                    _ => self.perform(node, now, output, &mut inputs),
+                }
             }
+        }
+        if stop.is_some() {
+            return self.go_down(node);
+        }
+        let is_reread = self.counts.events.checked_rem(self.parts.reread_every) == Some(0);
+        if let (true, Some(up)) = (is_reread, &mut self.parts.slots[node].node) {
+            *up = crashes::read(&crashes::written(up));
         }
         self.set_timer(node);
     }

@@ -2,6 +2,7 @@
 
 mod it {
     mod bugs;
+    mod crashes;
     mod elections;
     mod lies;
     mod newcomers;

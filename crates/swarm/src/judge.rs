@@ -455,14 +455,18 @@ fn is_submitted(plan: &Plan, index: usize, artifact: &Artifact, record: &[Kept])
 /// Whether a result's hashes and its size are those of its content, and if it is made of parts,
 /// theirs too (decision 47). Nobody can accept what nobody has sent: the content is always there.
 pub fn is_whole(result: &SubmitResult) -> bool {
-    let SubmitResult { task_id, artifact, content: Some(content), parts, .. } = result else {
+    let SubmitResult { task_id, artifact, content: Some(content), parts, merkle_proof, .. } =
+        result
+    else {
         return false;
     };
     if artifact.task_id != *task_id {
         return false;
     }
     if parts.is_empty() {
-        return aggregate::is_of_content(artifact, content);
+        // Decision 47: the first chunk is proven; all of them are there.
+        let proof = aggregate::chunk_proof(content.as_bytes(), 0).unwrap_or_default();
+        return *merkle_proof == proof && aggregate::is_of_content(artifact, content);
     }
     let Some(pieces) = aggregate::pieces(content) else {
         return false;

@@ -1,8 +1,11 @@
 //! One agent's part in a swarm: verified messages, the time and its own agent's answers go in;
 //! messages, questions to its agent and news come out.
 //!
-//! A node does nothing by itself. Whoever runs it signs what it sends, stores it before anything
-//! leaves, and wakes it when it asks to be woken. Its own messages come back to it like others'.
+//! A node does nothing by itself. Whoever runs it signs what it sends and wakes it when it asks to be
+//! woken. What it says to itself comes back to it like others' messages, in the same turn. At the end
+//! of a turn the node is stored together with what it gave back, before anything of that leaves.
+//! After a crash both are read back: what was to be sent last is sent again, in case it was not, and
+//! [`Input::Resumed`] brings back the questions that went down with the program.
 
 mod answers;
 mod ballots;
@@ -16,10 +19,12 @@ mod newcomers;
 mod peers;
 mod place;
 mod planning;
+mod resuming;
 mod shares;
 mod successions;
 mod table;
 mod tasks;
+mod withdrawing;
 mod working;
 
 use std::{
@@ -37,10 +42,13 @@ use skep_wire::swarm::{
 
 use crate::{accord::Act, coordinate::Coordinate, epoch::Epoch, genesis::Genesis, kept::Kept};
 
-pub use self::newcomers::{CONTACTS_MAX, GUESTS_MAX};
 use self::{
     computing::Challenge, elections::Election, graves::Grave, jobs::Job, peers::Peer, place::Place,
     successions::Running, tasks::TaskState,
+};
+pub use self::{
+    newcomers::{CONTACTS_MAX, GUESTS_MAX},
+    tasks::APPROVAL_MAX_MS,
 };
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
@@ -74,6 +82,8 @@ pub enum Input {
     Message(Arc<Signed>),
     /// The time that the node asked for has come.
     Tick,
+    /// It was read back from its store after a crash.
+    Resumed,
     Answer(Answer),
     /// Its agent has changed its key: from now on messages are signed by the new one.
     Rotated(Box<KeyLink>),
@@ -118,7 +128,7 @@ pub enum Answer {
     Plan { task_id: String, plan: Plan },
     Critique { task_id: String, plan_scores: BTreeMap<String, CriticScore>, content: String },
     Vote { task_id: String, rankings: Vec<String>, critic_scores: BTreeMap<String, CriticScore> },
-    Work { task_id: String, content: String },
+    Work { task_id: String, attempt: u32, content: String },
     Checked { task_id: String, artifact_id: String, accepted: bool, reason: Option<String> },
     Computed { epoch: u64, nonce: u64 },
 }
@@ -126,13 +136,37 @@ pub enum Answer {
 /// What has happened, for whoever watches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    Elected { epoch: u64, hash: Hash32 },
-    Succession { epoch: u64, leader: Did, successor: Did },
-    Injected { task_id: String },
-    PlanDecided { task_id: String, value: Value },
-    Ended { task_id: String, ended: Ended },
-    Executed { task_id: String },
-    VoterCaught { did: Did, task_id: String },
+    Elected {
+        epoch: u64,
+        hash: Hash32,
+    },
+    Succession {
+        epoch: u64,
+        leader: Did,
+        successor: Did,
+    },
+    Injected {
+        task_id: String,
+    },
+    PlanDecided {
+        task_id: String,
+        value: Value,
+    },
+    Ended {
+        task_id: String,
+        ended: Ended,
+    },
+    Executed {
+        task_id: String,
+    },
+    /// Nobody wants this work any more: the agent can stop.
+    Withdrawn {
+        task_id: String,
+    },
+    VoterCaught {
+        did: Did,
+        task_id: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -292,6 +326,10 @@ impl Node {
                 }
             }
             Input::Tick => self.tick(now, &mut out),
+            Input::Resumed => {
+                self.ask_again(now, &mut out);
+                self.tick(now, &mut out);
+            }
             Input::Answer(answer) => self.take_answer(now, answer, &mut out),
             Input::Rotated(link) => {
                 let hash = link.statement.new_key.fingerprint();
@@ -391,7 +429,9 @@ impl Node {
             Answer::Vote { task_id, rankings, critic_scores } => {
                 self.send_ballot(&task_id, rankings, critic_scores, out);
             }
-            Answer::Work { task_id, content } => self.submit_work(now, &task_id, &content, out),
+            Answer::Work { task_id, attempt, content } => {
+                self.submit_work(now, (&task_id, attempt), &content, out);
+            }
             Answer::Checked { task_id, artifact_id, accepted, reason } => {
                 self.take_check(now, &task_id, &artifact_id, accepted, reason, out);
             }

@@ -8,10 +8,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use skep_base::{Did, Hash32, json as canonical};
+use skep_base::{Did, Hash32, Timestamp, json as canonical};
 use skep_wire::swarm::{
-    ChainError, Chosen, Ended, KeyChain, KeyLink, KnownKeys, Message, OpenError, Outcome, Signed,
-    Step, Subject, Value, Word, key_text,
+    ChainError, Chosen, End, Ended, KeyChain, KeyLink, KnownKeys, Message, OpenError, Outcome,
+    Signed, Step, Subject, Value, Word, key_text,
 };
 
 use crate::{
@@ -21,12 +21,16 @@ use crate::{
     genesis::Genesis,
     judge::{self, Fault},
     kept::Kept,
+    node::{APPROVAL_MAX_MS, plus},
     succession,
     tally::Round,
 };
 
 /// What the file says it is.
 pub const FORMAT: &str = "skep/swarm-transcript/v1";
+
+/// How much the clocks of two honest members may differ.
+const CLOCKS_DIFFER_MS: u64 = 300_000;
 
 /// A transcript as it is written.
 #[derive(Serialize, Deserialize)]
@@ -313,17 +317,26 @@ impl Transcript {
         let record: Vec<Kept> = plan.attached.iter().cloned().map(Kept).collect();
         let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
         let epoch = epochs.get(&task.epoch).ok_or("its epoch's election is missing")?;
-        let found = signed(kept, value, &judge::witnesses_of(epoch, origin))?;
+        let witnesses = judge::witnesses_of(epoch, origin);
+        let found = signed(kept, value, &witnesses)?;
         let deliberation = judge::deliberation(epoch, &record).map_err(|f| f.to_string())?;
         let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &chosen.outcome else {
             return Err("there was no plan to follow".to_owned());
         };
-        let plan = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
-        judge::check_result(plan, value, &found.record).map_err(|fault| fault.to_string())?;
-        match &value.outcome {
-            Outcome::Result(ended) => Ok(ended.clone()),
-            _ => Err(Fault::WrongOutcome.to_string()),
+        let winner = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
+        judge::check_result(winner, value, &found.record).map_err(|fault| fault.to_string())?;
+        let Outcome::Result(ended) = &value.outcome else {
+            return Err(Fault::WrongOutcome.to_string());
+        };
+        if matches!(ended.end, End::Failed | End::SucceededPartially) {
+            // Nobody waits for an approval longer than a day.
+            let planned = signed(plan, chosen, &witnesses)?;
+            let signatures = planned.signatures.iter().filter(|_| task.needs_approval);
+            let first = signatures.map(|kept| kept.meta.sent_at).min();
+            let approved_by = first.map(|at| plus(at, APPROVAL_MAX_MS - CLOCKS_DIFFER_MS));
+            check_time(&found, approved_by.unwrap_or(Timestamp::MAX).min(task.deadline))?;
         }
+        Ok(ended.clone())
     }
 }
 
@@ -348,6 +361,16 @@ impl Report {
 fn signed(kept: &Kept, value: &Value, witnesses: &[Did]) -> Result<Proven, String> {
     let too_few = "too few of its witnesses have signed it";
     proven(kept, Step::Commit, value, witnesses).ok_or(too_few.to_owned())
+}
+
+/// Whoever is honest signs that the time is over when it is, by its own clock: of those who have
+/// signed, one at least.
+fn check_time(found: &Proven, end: Timestamp) -> Result<(), String> {
+    let is_over = |kept: &Kept| kept.meta.sent_at >= end;
+    match found.signatures.iter().any(is_over) {
+        true => Ok(()),
+        false => Err(format!("all have signed that the time is over before {end}, its end")),
+    }
 }
 
 fn check_succession(
@@ -387,6 +410,9 @@ fn plan_report(
     let Outcome::Plan(chosen) = &value.outcome else {
         return Err(Fault::WrongOutcome.to_string());
     };
+    if *chosen == Chosen::TooLate {
+        check_time(&found, task.deadline)?;
+    }
     let mut report = TaskReport {
         task_id: task.task_id.clone(),
         epoch: task.epoch,

@@ -8,6 +8,7 @@ mod it {
     mod losses;
     mod places;
     mod refusals;
+    mod resuming;
     mod room;
     mod stories;
     mod successors;

@@ -25,6 +25,11 @@ impl Challenge {
         Challenge { epoch, learnt_at, asked_at: None, nonce: None }
     }
 
+    /// It is asked once more at the next sign of life.
+    pub(super) fn ask_again(&mut self) {
+        self.asked_at = None;
+    }
+
     pub(super) fn learnt_at(&self) -> Timestamp {
         self.learnt_at
     }

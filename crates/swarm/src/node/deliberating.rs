@@ -77,6 +77,9 @@ impl Node {
         content: String,
         out: &mut Vec<Output>,
     ) {
+        if !self.is_first_answer(id, Question::Critique) {
+            return;
+        }
         let (task_id, voter_id) = (id.to_owned(), self.me);
         let critique = Critique { task_id, voter_id, round: 2, plan_scores, content };
         out.push(send(self.audience(id), Message::Critique(critique)));
@@ -92,9 +95,18 @@ impl Node {
         let Some(epoch) = self.tasks.get(id).map(|state| state.task.epoch) else {
             return;
         };
+        if !self.is_first_answer(id, Question::Vote) {
+            return;
+        }
         let (task_id, voter) = (id.to_owned(), self.me);
         let vote = PlanVote { task_id, epoch, voter, rankings, critic_scores };
         out.push(send(self.audience(id), Message::PlanVote(vote)));
+    }
+
+    /// An agent that was asked again may answer twice, and two different ballots are none.
+    fn is_first_answer(&mut self, id: &str, question: Question) -> bool {
+        let state = self.tasks.get_mut(id);
+        state.is_some_and(|state| state.table.answered.insert(question))
     }
 
     pub(super) fn take_commit(
@@ -295,37 +307,35 @@ impl Node {
 
     /// Asks the agent for its opinion, once for each task.
     pub(super) fn ask(&mut self, id: &str, chair: &Did, question: Question, out: &mut Vec<Output>) {
-        let record = self.record(id, chair);
-        let me = self.me;
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
-        let phase = if question == Question::Vote { Phase::Vote } else { Phase::Critique };
         if !state.table.asked.insert(question) {
-            return self.send_own(id, phase, out);
+            return self.send_own(id, question.phase(), out);
         }
-        let Some(epoch) = self.epochs.get(&state.task.epoch) else {
-            return;
-        };
-        let Ok(deliberation) = judge::deliberation(epoch, &record) else {
-            return;
-        };
+        out.extend(self.question(id, chair, question).map(Output::Ask));
+    }
+
+    /// What the agent is asked about the plans on a chair's board.
+    pub(super) fn question(&self, id: &str, chair: &Did, question: Question) -> Option<Ask> {
+        let record = self.record(id, chair);
+        let task = self.tasks.get(id)?.task.clone();
+        let deliberation = judge::deliberation(self.epochs.get(&task.epoch)?, &record).ok()?;
         let plans: Vec<Plan> = deliberation.plans.values().map(|plan| (*plan).clone()).collect();
-        let task = state.task.clone();
-        let ask = match question {
-            Question::Vote => {
-                let critique = |kept: &Kept| match &kept.message {
-                    Message::Critique(critique) => Some(critique.clone()),
-                    _ => None,
-                };
-                Ask::Vote { task, plans, critiques: record.iter().filter_map(critique).collect() }
-            }
-            _ => {
-                let is_critic = deliberation.ready.adversarial_critic == Some(me);
+        let critique = |kept: &Kept| match &kept.message {
+            Message::Critique(critique) => Some(critique.clone()),
+            _ => None,
+        };
+        Some(match question {
+            Question::Plan => Ask::Plan { task },
+            Question::Critique => {
+                let is_critic = deliberation.ready.adversarial_critic == Some(self.me);
                 Ask::Critique { task, plans, is_critic }
             }
-        };
-        out.push(Output::Ask(ask));
+            Question::Vote => {
+                Ask::Vote { task, plans, critiques: record.iter().filter_map(critique).collect() }
+            }
+        })
     }
 
     /// Everything that a board's outcome rests on.

@@ -32,6 +32,9 @@ pub(crate) struct Job {
     task: Task,
     coordinator: Did,
     attempt: u32,
+    /// Why the attempt before was not good enough.
+    #[serde(default)]
+    reason: Option<String>,
     submitted: Option<SubmitResult>,
     over: bool,
     /// It is divided further: its own task has the rest.
@@ -41,6 +44,16 @@ pub(crate) struct Job {
 impl Job {
     pub(super) fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// What the agent has to do now, or do again after a crash.
+    pub(super) fn question(&self, now: Timestamp) -> Option<Ask> {
+        let is_open = !self.over && !self.divided && self.submitted.is_none();
+        (is_open && now < self.task.deadline).then(|| Ask::Execute {
+            task: self.task.clone(),
+            attempt: self.attempt,
+            reason: self.reason.clone(),
+        })
     }
 
     pub(super) fn is_by(&self, coordinator: &Did) -> bool {
@@ -89,6 +102,7 @@ impl Node {
             task: m.task.clone(),
             coordinator: kept.meta.signer,
             attempt: 1,
+            reason: None,
             submitted: None,
             over: false,
             divided,
@@ -98,9 +112,8 @@ impl Node {
             self.jobs.insert(id.clone(), job);
             self.take_the_chair(now, id, out);
         } else {
+            out.extend(job.question(now).map(Output::Ask));
             self.jobs.insert(id.clone(), job);
-            let task = m.task.clone();
-            out.push(Output::Ask(Ask::Execute { task, attempt: 1, reason: None }));
         }
         Ok(())
     }
@@ -127,16 +140,18 @@ impl Node {
         }
     }
 
-    /// The agent's work becomes an artifact with its hashes (decisions 47, 49).
+    /// The agent's work becomes an artifact with its hashes (decisions 47, 49). Work of an earlier
+    /// attempt, by an agent that was asked twice, is not looked at once more.
     pub(super) fn submit_work(
         &mut self,
         now: Timestamp,
-        id: &str,
+        (id, attempt): (&str, u32),
         content: &str,
         out: &mut Vec<Output>,
     ) {
         let me = self.me;
-        let Some(job) = self.jobs.get(id).filter(|job| !job.over && job.submitted.is_none()) else {
+        let is_open = |job: &&Job| !job.over && job.submitted.is_none() && job.attempt == attempt;
+        let Some(job) = self.jobs.get(id).filter(is_open) else {
             return;
         };
         if content.len() > CONTENT_LEN_MAX {
@@ -214,8 +229,21 @@ impl Node {
         }
         job.submitted = None;
         job.attempt += 1;
-        let (task, attempt) = (job.task.clone(), job.attempt);
-        out.push(Output::Ask(Ask::Execute { task, attempt, reason: m.reason.clone() }));
+        job.reason.clone_from(&m.reason);
+        out.extend(job.question(now).map(Output::Ask));
         Ok(())
+    }
+
+    /// Whoever has given this node a part wants it no more; whether it was given one.
+    pub(super) fn withdraw_job(&mut self, id: &str, by: &Did, out: &mut Vec<Output>) -> bool {
+        let Some(job) = self.jobs.get_mut(id).filter(|job| job.coordinator == *by) else {
+            return false;
+        };
+        let was_open = !std::mem::replace(&mut job.over, true);
+        job.submitted = None;
+        if was_open && !job.divided {
+            out.push(Output::Event(Event::Withdrawn { task_id: id.to_owned() }));
+        }
+        true
     }
 }

@@ -16,6 +16,9 @@ pub(crate) struct Table {
     pub(super) said: BTreeMap<Did, Said>,
     pub(super) plan: Option<Plan>,
     pub(super) asked: BTreeSet<Question>,
+    /// What the agent says a second time is not said: it may be something else.
+    #[serde(default)]
+    pub(super) answered: BTreeSet<Question>,
 }
 
 /// What one agent has said.
@@ -32,6 +35,17 @@ pub(super) enum Question {
     Plan,
     Critique,
     Vote,
+}
+
+impl Question {
+    /// When it is asked.
+    pub(super) fn phase(self) -> Phase {
+        match self {
+            Question::Plan => Phase::Commit,
+            Question::Critique => Phase::Critique,
+            Question::Vote => Phase::Vote,
+        }
+    }
 }
 
 /// A board that its chair, this node, puts together.
@@ -98,6 +112,15 @@ impl Table {
             matches!(kept.message, Message::PlanVote(_)) && kept.meta.signer == *voter
         };
         may_vote && !record.iter().any(is_own)
+    }
+
+    /// Whether the agent was asked, and has not answered.
+    pub(super) fn waits_for(&self, question: Question) -> bool {
+        let is_answered = match question {
+            Question::Plan => self.plan.is_some(),
+            Question::Critique | Question::Vote => self.answered.contains(&question),
+        };
+        self.asked.contains(&question) && !is_answered
     }
 
     pub(super) fn has(&self, did: &Did, phase: Phase) -> bool {

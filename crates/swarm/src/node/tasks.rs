@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    Chosen, Dissolve, End, Ended, ErrorCode, Inject, Message, Outcome, REQUIRED_MAX, Subject,
-    TAG_LEN, TASK_SUBTASKS_MAX, Task, Value, Verification, is_named_by,
+    Chosen, End, Ended, ErrorCode, Inject, Message, Outcome, REQUIRED_MAX, Subject, TAG_LEN,
+    TASK_SUBTASKS_MAX, Task, Value, Verification, is_named_by,
 };
 
 use super::{
@@ -328,53 +328,6 @@ impl Node {
         self.graves.retain(|_, grave| now < grave.until);
     }
 
-    /// ASIP 18: by the originator, the task is taken back.
-    pub(super) fn take_dissolve(
-        &mut self,
-        kept: &Kept,
-        m: &Dissolve,
-        out: &mut Vec<Output>,
-    ) -> Result<(), Refusal> {
-        let Some(state) = self.tasks.get_mut(&m.task_id) else {
-            return refuse(ErrorCode::TaskNotFound, "there is no such task here");
-        };
-        if kept.meta.signer != state.originator() || !state.is_root() {
-            return Ok(());
-        }
-        if state.ended.is_none() && state.cancelled.is_none() {
-            state.cancelled = Some(kept.bare());
-            self.offer_cancellation(&m.task_id.clone(), out);
-        }
-        Ok(())
-    }
-
-    /// As a leader: proposes that the task is over because nobody wants it any more.
-    pub(super) fn offer_cancellation(&mut self, id: &str, out: &mut Vec<Output>) {
-        let Some(state) = self.tasks.get_mut(id) else {
-            return;
-        };
-        let Some(cancelled) = state.cancelled.clone() else {
-            return;
-        };
-        let record = vec![state.origin.clone(), cancelled];
-        let acts = match (&mut state.result, state.plan.decided()) {
-            (Some(result), _) if result.leads() => {
-                let parts = vec![None; state.work.as_ref().map_or(0, Work::len)];
-                if parts.is_empty() {
-                    return;
-                }
-                let outcome = Outcome::Result(judge::ended(End::Cancelled, parts));
-                result.offer(judge::value(outcome, &record), record)
-            }
-            (None, None) if state.plan.leads() => {
-                let outcome = Outcome::Plan(Chosen::Cancelled);
-                state.plan.offer(judge::value(outcome, &record), record)
-            }
-            _ => return,
-        };
-        perform(acts, out);
-    }
-
     /// ASIP 11: from a coordinator about work, or from the originator about the plan.
     pub(super) fn take_verification(
         &mut self,
@@ -518,6 +471,7 @@ impl Node {
             || state.table.boards.contains_key(&self.me);
         let is_root = state.is_root();
         self.over.push_back(id.to_owned());
+        self.withdraw_parts(id, out);
         if is_root {
             out.push(Output::Event(Event::Ended { task_id: id.to_owned(), ended }));
             let guests = self.guests(id);

@@ -53,6 +53,17 @@ struct Part {
     again_at: Timestamp,
 }
 
+impl Part {
+    fn question(&self) -> Option<Ask> {
+        match &self.result.as_ref().filter(|_| !self.done)?.message {
+            Message::SubmitResult(result) => {
+                Some(Ask::Check { task: self.task.clone(), result: Box::new(result.clone()) })
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Work {
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         if self.waits_for_approval {
@@ -71,6 +82,17 @@ impl Work {
 
     pub(super) fn is_reported(&self) -> bool {
         self.reported
+    }
+
+    /// What this node's agent is asked about results.
+    pub(super) fn questions(&self) -> impl Iterator<Item = Ask> {
+        self.parts.iter().filter_map(Part::question)
+    }
+
+    /// What somebody still works on.
+    pub(super) fn open(&self) -> impl Iterator<Item = (Did, String)> {
+        let open = self.parts.iter().filter(|part| !part.done);
+        open.filter_map(|part| Some((part.assignee?, part.task.task_id.clone())))
     }
 
     fn artifacts(&self) -> Vec<Option<Artifact>> {
@@ -311,8 +333,7 @@ impl Node {
             }
             None => part.result = Some(kept.bare()),
         }
-        let (task, result) = (part.task.clone(), Box::new(m.clone()));
-        out.push(Output::Ask(Ask::Check { task, result }));
+        out.extend(part.question().map(Output::Ask));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use skep_base::Timestamp;
 use skep_swarm::transcript::Transcript;
 use skep_wire::swarm::{
     Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, Value, Word,
@@ -234,6 +235,31 @@ fn a_result_that_nobody_delivered_is_seen() {
         });
         assert_eq!(wrong, "the outcome does not follow from the record", "{end:?}");
     }
+}
+
+#[test]
+fn a_time_that_is_not_over_is_seen() {
+    let (mut room, mut decided) = held();
+    let deadline = decided.iter().find_map(|one| {
+        one.record.iter().find_map(|kept| match &kept.message {
+            Message::Inject(inject) => Some(inject.task.deadline),
+            _ => None,
+        })
+    });
+    let deadline = deadline.expect("a task was decided about");
+    let result = decided.iter_mut().find(|one| is_result(&one.subject)).unwrap();
+    let Outcome::Result(ended) = &mut result.outcome else { panic!("no result") };
+    ended.parts.iter_mut().for_each(|part| *part = None);
+    (ended.end, ended.root) = (End::Failed, skep_swarm::aggregate::root(&ended.parts));
+    room.now = deadline;
+    assert_eq!(audit(&room, &decided), Vec::<String>::new());
+    room.now = Timestamp::from_ms(deadline.as_ms() - 1);
+    let early = format!("all have signed that the time is over before {deadline}, its end");
+    assert_eq!(audit(&room, &decided), [early.as_str()]);
+    let plan = decided.iter_mut().find(|one| is_plan(&one.subject)).unwrap();
+    plan.outcome = Outcome::Plan(Chosen::TooLate);
+    let found = audit(&room, &decided);
+    assert!(found.contains(&early), "{found:?}");
 }
 
 #[test]

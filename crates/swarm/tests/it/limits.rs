@@ -145,6 +145,10 @@ fn a_size_that_is_not_the_contents_is_refused() {
         let code = room.refused(&coordinator, lie);
         assert_eq!(code, Some(ErrorCode::ResultRejected), "{size_bytes}");
     }
+    let mut lie = good.clone();
+    lie.merkle_proof.push(lie.artifact.merkle_hash);
+    let lie = room.seal(&key, Message::SubmitResult(lie));
+    assert_eq!(room.refused(&coordinator, lie), Some(ErrorCode::ResultRejected));
     let good = room.seal(&key, Message::SubmitResult(good));
     assert_eq!(room.refused(&coordinator, good), None);
 }

@@ -77,6 +77,9 @@ pub struct Room {
     pub wrong: BTreeMap<Did, u32>,
     /// Who does no work for the challenge of an epoch.
     pub idle: BTreeSet<Did>,
+    /// What agents do not answer at once, and what they have not answered.
+    pub unanswered: fn(&Ask) -> bool,
+    pub open: Vec<(Did, Ask)>,
     /// How hard planned parts are.
     pub complexity: Share,
     /// What never arrives.
@@ -112,6 +115,8 @@ impl Room {
             outside: Vec::new(),
             wrong: BTreeMap::new(),
             idle: BTreeSet::new(),
+            unanswered: |_| false,
+            open: Vec::new(),
             complexity: Share::percent(20),
             lost: |_, _, _| false,
             doors: None,
@@ -268,7 +273,7 @@ impl Room {
         }
     }
 
-    fn step(&mut self, did: &Did, input: Input) {
+    pub fn step(&mut self, did: &Did, input: Input) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(did) else {
             if let Input::Message(message) = input {
@@ -284,6 +289,7 @@ impl Room {
                     self.line.extend(to.into_iter().map(|to| (to, sealed.clone())));
                 }
                 Output::Ask(Ask::Compute { .. }) if self.idle.contains(did) => {}
+                Output::Ask(ask) if (self.unanswered)(&ask) => self.open.push((*did, ask)),
                 Output::Ask(ask) => {
                     let answer = self.answer(did, ask);
                     self.step(did, Input::Answer(answer));
@@ -295,7 +301,7 @@ impl Room {
         }
     }
 
-    fn answer(&mut self, did: &Did, ask: Ask) -> Answer {
+    pub fn answer(&mut self, did: &Did, ask: Ask) -> Answer {
         let good = CriticScore {
             feasibility: Share::percent(80),
             parallelism: Share::percent(50),
@@ -318,12 +324,12 @@ impl Room {
                 let critic_scores = plans.iter().map(|p| (p.plan_id.clone(), good)).collect();
                 Answer::Vote { task_id: task.task_id, rankings, critic_scores }
             }
-            Ask::Execute { task, .. } => {
+            Ask::Execute { task, attempt, .. } => {
                 let wrong = self.wrong.entry(*did).or_default();
                 let content = if *wrong > 0 { "nonsense" } else { "done" };
                 *wrong = wrong.saturating_sub(1);
                 let content = format!("{content}: {}", task.description);
-                Answer::Work { task_id: task.task_id, content }
+                Answer::Work { task_id: task.task_id, attempt, content }
             }
             Ask::Compute { epoch, beacon, difficulty } => {
                 Answer::Computed { epoch, nonce: challenge::solve(&beacon, did, difficulty) }

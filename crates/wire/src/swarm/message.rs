@@ -226,6 +226,8 @@ impl Message {
         match method {
             "consensus.certificate" => ATTACHED_MAX,
             "board.invite" | "board.ready" | "hierarchy.succession" => BOARD_ATTACHED_MAX,
+            // The originator's own, passed on.
+            "board.dissolve" => 1,
             _ => 0,
         }
     }
