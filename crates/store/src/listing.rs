@@ -31,7 +31,8 @@ impl Counted {
         (0..terms.len()).min_by_key(key)
     }
 }
-/// Rows looked at first; each further look takes four times as many.
+/// Rows looked at first where other terms are wanted, too: not all of them will have these. Each
+/// further look takes four times as many.
 const FIRST_LOOK: usize = 64;
 /// Payloads that are forgotten at once: they may be large.
 pub(crate) const PAYLOADS_DROPPED: usize = 16;
@@ -164,7 +165,9 @@ impl Walk {
     ) -> Walk {
         let after = after.map_or((i64::MIN, String::new()), |at| (place(at.rank), at.id));
         let page = ListingPage::default();
-        Walk { filter, limit, others, scanned: 0, look: FIRST_LOOK, after, page, over: false }
+        // Each row lies in a page of its own: no more are read than a page of answers needs.
+        let look = if others == 0 { limit.saturating_add(1) } else { FIRST_LOOK };
+        Walk { filter, limit, others, scanned: 0, look, after, page, over: false }
     }
 
     /// After which place to look next, and at how many rows; nothing when the page is done.
