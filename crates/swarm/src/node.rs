@@ -1,11 +1,11 @@
 //! One agent's part in a swarm: verified messages, the time and its own agent's answers go in;
 //! messages, questions to its agent and news come out.
 //!
-//! A node does nothing by itself. Whoever runs it signs what it sends and wakes it when it asks to be
-//! woken. What it says to itself comes back to it like others' messages, in the same turn. At the end
-//! of a turn the node is stored together with what it gave back, before anything of that leaves.
-//! After a crash both are read back: what was to be sent last is sent again, in case it was not, and
-//! [`Input::Resumed`] brings back the questions that went down with the program.
+//! A node does nothing by itself. Whoever runs it signs what it sends and wakes it when it asks to
+//! be woken. What it says to itself comes back to it like others' messages, in the same turn. At
+//! the end of a turn the node is stored together with what it gave back, before anything of that
+//! leaves. After a crash both are read back: what was to be sent last is sent again, in case it was
+//! not, and [`Input::Resumed`] brings back the questions that went down with the program.
 
 mod answers;
 mod ballots;
