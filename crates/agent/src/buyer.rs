@@ -20,6 +20,7 @@ mod entry;
 mod error;
 mod finish;
 mod order;
+mod purse;
 mod rails;
 mod search;
 mod talk;
@@ -86,6 +87,8 @@ pub const COMPACT_ABOVE: u64 = 16 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct BuyerConfig {
     pub wallet: WalletKey,
+    /// Pays in place of `wallet`, and signs for each hire that it does. All else is `wallet`'s.
+    pub pay_with: Option<WalletKey>,
     /// The node that it searches, pays and counter-signs at.
     pub node: Client,
     pub clock: Arc<dyn Clock>,
@@ -113,6 +116,7 @@ impl BuyerConfig {
     ) -> BuyerConfig {
         BuyerConfig {
             wallet,
+            pay_with: None,
             node,
             clock,
             checker,
@@ -373,6 +377,7 @@ impl Buyer {
             max_latency_ms: order.max_latency_ms,
             preferred_payment_mode: Some(listing.mode()),
             budget_token: config.budget.clone(),
+            payer: self.binding(now, patience_ms)?,
             callback_url: order.callback_url.clone(),
             quote_token: order.quote_token.clone(),
             seller_id: Some(listing.agent_id),
@@ -416,8 +421,9 @@ impl Buyer {
             self.abandon(id, error.code()).await?;
             return Err(error);
         }
-        let valid_s = (Duration::from_millis(intent.patience_ms) + config.grace).as_secs();
-        let signed = demand::sign(&config.wallet, &rail, &chosen, &id, now, valid_s);
+        let wanted_time = Duration::from_millis(intent.patience_ms) + config.grace;
+        let valid_s = purse::valid_s(intent, wanted_time, now);
+        let signed = demand::sign(self.purse(), &rail, &chosen, &id, now, valid_s);
         let signed = match signed {
             Ok(signed) => signed,
             Err(reason) => {

@@ -32,5 +32,7 @@ mod purse;
 mod stage;
 #[path = "it/stall.rs"]
 mod stall;
+#[path = "it/wallets.rs"]
+mod wallets;
 #[path = "it/world.rs"]
 mod world;

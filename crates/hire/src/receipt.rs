@@ -78,7 +78,8 @@ pub enum ReceiptRefusal {
 /// A payment as a receipt is compared with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paid {
-    pub payer: AgentId,
+    /// For whom it was paid: the payer, unless the buyer's hire names another wallet.
+    pub buyer: AgentId,
     /// Who got it; of money in escrow, who gets it on release.
     pub pay_to: AgentId,
     pub amount: Amount,
@@ -196,8 +197,8 @@ pub fn check_listing(receipt: &Receipt, listing: &Listing) -> Result<(), Receipt
 /// Whether the receipt is of this payment. `payee`: the listing's.
 pub fn check_payment(receipt: &Receipt, paid: &Paid, payee: AgentId) -> Result<(), ReceiptRefusal> {
     let mismatch = |what: &str| Err(ReceiptRefusal::PaymentMismatch { what: what.to_owned() });
-    if paid.payer != receipt.buyer {
-        return mismatch("its payer is not the buyer");
+    if paid.buyer != receipt.buyer {
+        return mismatch("it was made for another buyer");
     }
     if paid.amount != receipt.amount_usdc_atomic {
         return mismatch("its amount is another one");

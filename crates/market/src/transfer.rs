@@ -253,7 +253,7 @@ pub(crate) fn not_frozen(turn: &Turn, payer: &AgentRecord) -> Result<(), Stop> {
     Ok(unfrozen(turn.now(), payer)?)
 }
 
-fn unfrozen(now: Timestamp, payer: &AgentRecord) -> Result<(), Refusal> {
+pub(crate) fn unfrozen(now: Timestamp, payer: &AgentRecord) -> Result<(), Refusal> {
     // Whoever has no key cannot want it.
     if payer.current_key().is_none() {
         return Err(KeyRefusal::KeyRevoked.into());

@@ -37,6 +37,8 @@ mod pay_judge;
 mod pay_lost;
 #[path = "it/pay_property.rs"]
 mod pay_property;
+#[path = "it/pay_wallets.rs"]
+mod pay_wallets;
 #[path = "it/pay_world.rs"]
 mod pay_world;
 #[path = "it/receipts.rs"]

@@ -48,7 +48,7 @@ impl ClarifyArgs {
     }
 
     pub async fn run(self, settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
-        let buyer = self.buyer.open(settings).await?;
+        let buyer = self.buyer.open(settings, None).await?;
         let order = ClarifyOrder {
             capability: self.capability,
             brief: self.brief,

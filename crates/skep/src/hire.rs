@@ -12,12 +12,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use skep_agent::{
-    Buyer, BuyerConfig, HireError, HireOrder, Hired,
+    Buyer, BuyerConfig, HireError, HireOrder, Hired, Keyring,
     buyer::{OpenError, PaymentChoice, Plan, Resumed},
     journal::JournalError,
+    passphrase::{self, Ask},
     path::keys_path,
 };
-use skep_base::{AgentId, Amount, Asset, Money, id::ListingId};
+use skep_base::{AgentId, Amount, Asset, Money, id::ListingId, wallet::WalletKey};
 use skep_store::SystemClock;
 use skep_wire::hire::{BudgetToken, PaymentMode, Usdc};
 use tokio::{sync::mpsc, time::Instant};
@@ -53,7 +54,8 @@ pub struct BuyerArgs {
 
 impl BuyerArgs {
     /// Opens the buyer with its journal. Lines of progress go to whoever watches a terminal.
-    pub async fn open(&self, settings: &Settings) -> Result<Buyer> {
+    /// `pay_with`: the wallet that pays, if it is not the agent's own.
+    pub async fn open(&self, settings: &Settings, pay_with: Option<WalletKey>) -> Result<Buyer> {
         let (node, keyring) = self.signer.client(settings)?;
         let journal = match &self.journal {
             Some(path) => path.clone(),
@@ -66,6 +68,7 @@ impl BuyerArgs {
         let wallet = keyring.wallet().clone();
         let (clock, checker) = (Arc::new(SystemClock), Arc::new(checker()?));
         let mut config = BuyerConfig::new(wallet, node, clock, checker);
+        config.pay_with = pay_with;
         config.allow_loopback = self.dev;
         config.custom_escrows = self.trust_escrow.clone();
         config.budget = self.budget.as_deref().map(read_budget).transpose()?;
@@ -110,6 +113,7 @@ fn progress() -> Option<mpsc::UnboundedSender<String>> {
   skep hire compute.statistics.mean --params '{\"data\": [1, 2, 3, 6]}'
   skep hire image.generate.illustration.svg --params @prompt.json --max-price 0.50 --escrow
   skep hire text.summarize.short --params - --dry-run < article.json
+  skep hire compute.statistics.mean --params @data.json --pay-with treasury.json
   skep hire --resume")]
 pub struct HireArgs {
     #[command(flatten)]
@@ -138,6 +142,13 @@ pub struct HireArgs {
     /// Only this mode: direct, platform_escrow:NAME or custom_escrow:URL
     #[arg(long, value_name = "MODE")]
     payment_mode: Option<PaymentMode>,
+    /// Pay from the wallet of this keyring: it signs that it pays for this hire of the agent's
+    #[arg(long, value_name = "PATH", conflicts_with = "resume")]
+    pay_with: Option<PathBuf>,
+    /// Read the passphrase of --pay-with from this file descriptor; else from $SKEP_PASSPHRASE, the
+    /// file $SKEP_PASSPHRASE_FILE or the terminal
+    #[arg(long, value_name = "N", requires = "pay_with")]
+    pay_with_passphrase_fd: Option<u32>,
     /// Let the seller work on its own time, and ask for the result
     #[arg(long = "async")]
     is_async: bool,
@@ -170,7 +181,7 @@ impl HireArgs {
     }
 
     pub async fn run(self, settings: &Settings, json: bool, out: &mut dyn Write) -> Result<()> {
-        let buyer = self.buyer.open(settings).await?;
+        let buyer = self.buyer.open(settings, self.purse()?).await?;
         if self.resume {
             return show_resumed(&buyer.resume().await.map_err(told)?, json, out);
         }
@@ -184,6 +195,18 @@ impl HireArgs {
         }
         let hired = buyer.hire(order).await.map_err(told)?;
         self.show(&hired, json, out)
+    }
+
+    /// The wallet that pays. A terminal may ask for two passphrases, and says which is which.
+    fn purse(&self) -> Result<Option<WalletKey>> {
+        let Some(path) = &self.pay_with else { return Ok(None) };
+        if io::stderr().is_terminal() {
+            eprintln!("the keyring that pays: {}", path.display());
+        }
+        let passphrase = passphrase::read(self.pay_with_passphrase_fd, Ask::Once)?;
+        let keyring = Keyring::open(path, &passphrase);
+        let keyring = keyring.with_context(|| path.display().to_string())?;
+        Ok(Some(keyring.wallet().clone()))
     }
 
     fn order(&self) -> Result<HireOrder> {

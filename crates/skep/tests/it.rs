@@ -20,6 +20,8 @@ mod hire_attacks;
 mod hire_kills;
 #[path = "it/hire_stage.rs"]
 mod hire_stage;
+#[path = "it/hire_wallets.rs"]
+mod hire_wallets;
 #[path = "it/kill.rs"]
 mod kill;
 #[path = "it/market_process.rs"]

@@ -99,14 +99,28 @@ impl Book {
 
     /// Moves money at once.
     pub fn transfer(&mut self, order: Order) -> Result<Applied, LedgerRefusal> {
-        self.spoil_on_refusal(|book| book.try_transfer(order))
+        let spender = order.debit.clone();
+        self.transfer_for(&spender, order)
     }
 
-    fn try_transfer(&mut self, order: Order) -> Result<Applied, LedgerRefusal> {
+    /// The same, in the name of `spender`: its budget is charged, whosever money it is.
+    pub fn transfer_for(
+        &mut self,
+        spender: &AccountId,
+        order: Order,
+    ) -> Result<Applied, LedgerRefusal> {
+        self.spoil_on_refusal(|book| book.try_transfer(spender, order))
+    }
+
+    fn try_transfer(
+        &mut self,
+        spender: &AccountId,
+        order: Order,
+    ) -> Result<Applied, LedgerRefusal> {
         if self.is_in_journal(&order, Kind::Posted)? {
             return Ok(Applied::Before);
         }
-        self.check_order(&order)?;
+        self.check_order(spender, &order)?;
         self.take(&order.debit, order.amount)?;
         self.charge(order.budget.as_ref(), order.amount, 0)?;
         self.write(order, Kind::Posted, 0, None, None)?;
@@ -115,14 +129,24 @@ impl Book {
 
     /// Sets money aside until it is posted or voided. Holds never expire by themselves.
     pub fn hold(&mut self, order: Order) -> Result<Applied, LedgerRefusal> {
-        self.spoil_on_refusal(|book| book.try_hold(order))
+        let spender = order.debit.clone();
+        self.hold_for(&spender, order)
     }
 
-    fn try_hold(&mut self, order: Order) -> Result<Applied, LedgerRefusal> {
+    /// The same, in the name of `spender`: its budget is charged, whosever money it is.
+    pub fn hold_for(
+        &mut self,
+        spender: &AccountId,
+        order: Order,
+    ) -> Result<Applied, LedgerRefusal> {
+        self.spoil_on_refusal(|book| book.try_hold(spender, order))
+    }
+
+    fn try_hold(&mut self, spender: &AccountId, order: Order) -> Result<Applied, LedgerRefusal> {
         if self.is_in_journal(&order, Kind::Pending)? {
             return Ok(Applied::Before);
         }
-        self.check_order(&order)?;
+        self.check_order(spender, &order)?;
         let minor = order.amount.minor();
         self.change_held(&order.debit, minor)?;
         self.charge(order.budget.as_ref(), Amount::ZERO, minor)?;
@@ -245,7 +269,7 @@ impl Book {
         if same { Ok(true) } else { Err(LedgerRefusal::IdTaken { id: order.id }) }
     }
 
-    fn check_order(&self, order: &Order) -> Result<(), LedgerRefusal> {
+    fn check_order(&self, spender: &AccountId, order: &Order) -> Result<(), LedgerRefusal> {
         let Order { debit, credit, amount, budget, .. } = order;
         if *amount == Amount::ZERO {
             return Err(LedgerRefusal::ZeroAmount);
@@ -263,9 +287,9 @@ impl Book {
             }
         }
         if let Some(budget) = budget
-            && budget.budget_parent().as_ref() != Some(debit)
+            && budget.budget_parent().as_ref() != Some(spender)
         {
-            let (budget, debit) = (budget.clone(), debit.clone());
+            let (budget, debit) = (budget.clone(), spender.clone());
             return Err(LedgerRefusal::NotItsBudget { budget, debit });
         }
         Ok(())

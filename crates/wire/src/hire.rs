@@ -1,5 +1,6 @@
 //! SHP: listings, hires, receipts and what belongs to them.
 
+mod binding;
 mod budget;
 mod clarify;
 mod escrow;
@@ -14,6 +15,7 @@ mod tests;
 mod verification;
 
 pub use self::{
+    binding::{BindingRefusal, WALLET_BINDING_SECONDS_MAX, WalletBinding},
     budget::{BUDGET_DEPTH_MAX, BUDGET_SECONDS_MAX, Budget, BudgetIssuer, BudgetToken},
     clarify::{
         BRIEF_LEN_MAX, CLARIFY_BUYER_MS, CLARIFY_PER_DAY, CLARIFY_SELLER_MS, COUNTER_PAUSE_MS,

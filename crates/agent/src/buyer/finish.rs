@@ -366,6 +366,7 @@ fn hired(
         verification,
         rating_token: None,
         paid: open.amount(),
+        payer: open.authorized.as_ref().and(open.intent.hire.payer.as_ref()).map(|it| it.wallet),
         tx_hash: receipt.tx_hash.clone(),
         receipt,
         payment_mode: listing.mode(),

@@ -102,6 +102,9 @@ pub struct Hired {
     pub rating_token: Option<String>,
     /// What it cost in the end: nothing after a refund.
     pub paid: Amount,
+    /// The wallet that paid, where that is not the buyer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payer: Option<AgentId>,
     pub tx_hash: String,
     pub payment_mode: PaymentMode,
     #[serde(skip_serializing_if = "Option::is_none")]

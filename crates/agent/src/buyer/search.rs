@@ -171,9 +171,9 @@ impl Buyer {
         if !listing.extra.values().all(capability::is_shallow) {
             return wrong("it is nested too deep");
         }
-        let me = self.agent_id();
-        if listing.agent_id == me || listing.payee() == me {
-            return wrong("it is the buyer's own");
+        let mine = [self.agent_id(), self.payer()];
+        if mine.contains(&listing.agent_id) || mine.contains(&listing.payee()) {
+            return wrong("it is the buyer's own, or the paying wallet's");
         }
         if listing.currency.as_deref().is_some_and(|currency| currency != "USDC") {
             return wrong("it is not in USDC");

@@ -72,7 +72,7 @@ struct Shelves {
     jobs: HashMap<String, String>,
     free: HashMap<(AgentId, String), Timestamp>,
     free_per_day: HashMap<(String, i64), u32>,
-    /// Hires of a buyer on a day that were worked on and came to nothing.
+    /// Hires that a wallet was to pay on a day, that were worked on and came to nothing.
     in_vain: HashMap<(AgentId, i64), u32>,
     quotes: HashMap<String, Kept>,
     /// By buyer, and whether it signed: nobody uses up another one's rounds.
@@ -220,9 +220,9 @@ impl Book {
             && shelves.free_per_day.get(&day).copied().unwrap_or(0) < per_day
     }
 
-    /// How many hires of a buyer were worked on today for nothing.
-    pub(crate) fn in_vain(&self, buyer: AgentId, now: Timestamp) -> u32 {
-        let key = (buyer, now.as_ms() / DAY_MS);
+    /// How many hires that a wallet was to pay were worked on today for nothing.
+    pub(crate) fn in_vain(&self, payer: AgentId, now: Timestamp) -> u32 {
+        let key = (payer, now.as_ms() / DAY_MS);
         self.shelves().in_vain.get(&key).copied().unwrap_or(0)
     }
 
@@ -427,7 +427,7 @@ impl Shelves {
                 let Some(id) = entry.id().map(str::to_owned) else { return };
                 let Some(slot) = self.hires.get_mut(&id) else { return };
                 if let Entry::Failed { at, .. } | Entry::Withheld { at, .. } = &entry {
-                    let key = (slot.known.hire.buyer, at.as_ms() / DAY_MS);
+                    let key = (slot.known.hire.payer(), at.as_ms() / DAY_MS);
                     *self.in_vain.entry(key).or_default() += 1;
                 }
                 slot.known.apply(entry);
@@ -447,7 +447,7 @@ impl Shelves {
                 false => Err(nonce_reused()),
             };
         }
-        let named = hire.identifier.clone().map(|identifier| (hire.buyer, identifier));
+        let named = hire.identifier.clone().map(|identifier| (hire.payer(), identifier));
         let id = named.and_then(|named| self.by_identifier.get(&named));
         match id.and_then(|id| self.hires.get(id)) {
             Some(slot) if slot.known.hire.asks_the_same(hire) => Ok(Some(slot)),
@@ -462,7 +462,7 @@ impl Shelves {
             self.by_nonce.insert((hire.buyer, nonce), id.clone());
         }
         if let Some(identifier) = hire.identifier.clone() {
-            self.by_identifier.insert((hire.buyer, identifier), id.clone());
+            self.by_identifier.insert((hire.payer(), identifier), id.clone());
         }
         if let Some(job) = hire.job_id.clone() {
             self.jobs.insert(job, id.clone());
@@ -484,7 +484,7 @@ impl Shelves {
             self.by_nonce.remove(&(hire.buyer, nonce));
         }
         if let Some(identifier) = hire.identifier.clone() {
-            self.by_identifier.remove(&(hire.buyer, identifier));
+            self.by_identifier.remove(&(hire.payer(), identifier));
         }
         if let Some(job) = &hire.job_id {
             self.jobs.remove(job);

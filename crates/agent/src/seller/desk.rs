@@ -25,7 +25,7 @@ use super::{
 
 /// How much longer than the work a caller waits for its answer before it is told to come again.
 const ANSWER_MARGIN: Duration = Duration::from_secs(30);
-/// Hires of one buyer in a day that were worked on and came to nothing.
+/// Hires of one wallet in a day that were worked on and came to nothing.
 pub const IN_VAIN_PER_DAY: u32 = 50;
 /// What the first 402 says.
 const PAYMENT_NEEDED: &str = "payment_required";
@@ -90,7 +90,7 @@ impl Shop {
             return Ok(self.again(&known, true).await);
         }
         // What was taken before may have ended since.
-        if let Err(why) = till::check_time(&payment, &way, self.now()) {
+        if let Err(why) = till::check_time(&payment, &asked, &way, self.now()) {
             return Ok(challenge(&why));
         }
         self.check_luck(&hire)?;
@@ -101,12 +101,13 @@ impl Shop {
         self.begin(hire, &way.ware).await
     }
 
-    /// Work that fails is free of charge, so there is an end to it.
+    /// Work that fails is free of charge, so there is an end to it. A wallet is counted and not a
+    /// buyer: one that has money can pay for any number of names.
     fn check_luck(&self, hire: &Hire) -> Result<(), Refusal> {
-        if self.book.in_vain(hire.buyer, hire.at) < IN_VAIN_PER_DAY {
+        if self.book.in_vain(hire.payer(), hire.at) < IN_VAIN_PER_DAY {
             return Ok(());
         }
-        let detail = format!("{IN_VAIN_PER_DAY} hires of this buyer came to nothing today");
+        let detail = format!("{IN_VAIN_PER_DAY} hires of this wallet came to nothing today");
         Err(Refusal::new(429, "too_many_failures", detail).later(3600))
     }
 
@@ -186,7 +187,9 @@ impl Shop {
             }
             (None, None) => return Err(bad("a free call takes a signed hire".to_owned())),
         };
-        if buyer == self.seller || buyer == ware.listing.payee() {
+        let payer = payment.map_or(buyer, Payment::payer);
+        let paid = [self.seller, ware.listing.payee()];
+        if paid.contains(&buyer) || paid.contains(&payer) {
             return Err(Refusal::new(403, "self_hire", "nobody hires itself"));
         }
         let job_id = match &request.callback_url {
@@ -199,6 +202,7 @@ impl Shop {
             protocol: request.protocol.clone(),
             capability: request.capability.clone(),
             buyer,
+            payer: Some(payer).filter(|payer| *payer != buyer),
             nonce: request.nonce.clone().filter(|_| asked.signed.is_some()),
             signed: asked.signed.clone(),
             body_hash,
@@ -210,7 +214,7 @@ impl Shop {
             listing_id: ware.listing.id(),
             max_latency_ms: ware.offer.max_latency_ms,
             way,
-            valid_before_s: payment.and_then(till::valid_before_s),
+            valid_before_s: payment.and_then(|payment| till::valid_before_s(payment, asked)),
             callback_url: request.callback_url.clone(),
             job_id,
             quote_token: request.quote_token.clone(),
@@ -291,7 +295,7 @@ impl Shop {
             let mut response = till::payment_problem(&unpaid, std::iter::empty());
             let refused = SettleResponse {
                 error_reason: Some(unpaid.reason),
-                payer: Some(known.hire.buyer),
+                payer: Some(known.hire.payer()),
                 ..SettleResponse::default()
             };
             till::tell_payment(&mut response, &refused);

@@ -33,6 +33,9 @@ pub(crate) struct Hire {
     pub(crate) protocol: String,
     pub(crate) capability: String,
     pub(crate) buyer: AgentId,
+    /// The wallet that pays, where that is not the buyer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) payer: Option<AgentId>,
     /// Of a signed hire.
     pub(crate) nonce: Option<String>,
     pub(crate) signed: Option<(Hash32, HireEnvelope)>,
@@ -56,9 +59,16 @@ pub(crate) struct Hire {
 }
 
 impl Hire {
-    /// Whether both ask for the same, however they are paid.
+    /// Whose wallet pays.
+    pub(crate) fn payer(&self) -> AgentId {
+        self.payer.unwrap_or(self.buyer)
+    }
+
+    /// Whether both are the same buyer's and ask for the same, however they are paid.
     pub(crate) fn asks_the_same(&self, other: &Hire) -> bool {
-        self.capability == other.capability && self.params_hash == other.params_hash
+        self.buyer == other.buyer
+            && self.capability == other.capability
+            && self.params_hash == other.params_hash
     }
 
     /// What is left of a hire that is over: no parameters, no payment.

@@ -6,7 +6,7 @@ use skep_base::{AgentId, Amount, Hash32, Timestamp, hash::json_sha256, json};
 use skep_hire::capability;
 use skep_wire::hire::{
     BudgetToken, Clarifies, HIRE_FRESH_MS, HIRE_NONCE_LEN_MAX, HireEnvelope, HireRequest, PROTOCOL,
-    WalletSigned, check_protocol,
+    WalletBinding, WalletSigned, check_protocol,
 };
 
 use super::{
@@ -41,6 +41,11 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn price(&self, ware: &Ware) -> Amount {
         self.quoted.unwrap_or(ware.price())
+    }
+
+    /// The wallet's word that it pays for the buyer, who has signed that too.
+    pub(crate) fn binding(&self) -> Option<&WalletBinding> {
+        self.request.payer.as_ref().filter(|_| self.signed.is_some())
     }
 }
 

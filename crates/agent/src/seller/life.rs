@@ -252,7 +252,7 @@ impl Shop {
         let (hash, _) = hire.signed.as_ref()?;
         let audited = self.ware(hire).is_some_and(|ware| ware.offer.audit_participating);
         let network = request.payment_requirements.get("network")?.as_str()?.to_owned();
-        let transaction = rail.tx_hash(&hire.buyer, &direct_payment_nonce(hash));
+        let transaction = rail.tx_hash(&hire.payer(), &direct_payment_nonce(hash));
         (!audited).then(|| SettleResponse { transaction, network, ..SettleResponse::default() })
     }
 

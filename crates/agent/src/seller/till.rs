@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{PoisonError, RwLock},
+    time::Duration,
 };
 
 use axum::response::{IntoResponse, Response};
@@ -223,8 +224,18 @@ pub(crate) fn judge(
     Ok(way)
 }
 
-/// A payment must last until the work is done.
-pub(crate) fn check_time(payment: &Payment, way: &Price, now: Timestamp) -> Result<(), Unpaid> {
+/// A payment must last until the work is done, and so must the wallet's word for the buyer.
+pub(crate) fn check_time(
+    payment: &Payment,
+    asked: &Asked,
+    way: &Price,
+    now: Timestamp,
+) -> Result<(), Unpaid> {
+    if let Some(binding) = asked.binding() {
+        let end = now.plus(Duration::from_millis(way.ware.offer.max_latency_ms));
+        let good = binding.check_time(now).and_then(|()| binding.check_time(end));
+        good.map_err(|error| Unpaid::new(reason::WALLET_BINDING, error.to_string()))?;
+    }
     let needed_ms = i64::try_from(way.ware.offer.max_latency_ms).unwrap_or(i64::MAX);
     let needed_s = now.as_ms().saturating_add(needed_ms).div_euclid(1000);
     let window = payment.payload.authorization.window();
@@ -239,11 +250,15 @@ pub(crate) fn check_time(payment: &Payment, way: &Price, now: Timestamp) -> Resu
     }
 }
 
-/// A payment of a signed hire is the buyer's own, and for this hire alone.
+/// A payment of a signed hire is the buyer's own or its wallet's, and for this hire alone.
 fn check_binding(payment: &Payment, asked: &Asked, way: &Price) -> Result<(), Unpaid> {
     let Some((hire_hash, _)) = &asked.signed else { return Ok(()) };
-    if payment.payer() != asked.request.buyer_id {
-        return Err(Unpaid::new(reason::NOT_THE_BUYER, "another wallet than the buyer's pays"));
+    let expected = asked.request.payer();
+    let expected =
+        expected.map_err(|error| Unpaid::new(reason::WALLET_BINDING, error.to_string()))?;
+    if payment.payer() != expected {
+        let detail = format!("{expected} pays for this hire, and no other wallet");
+        return Err(Unpaid::new(reason::NOT_THE_BUYER, detail));
     }
     let expected: Hash32 = match &way.terms {
         None => direct_payment_nonce(hire_hash),
@@ -376,11 +391,11 @@ pub(crate) fn tell_payment(response: &mut Response, settled: &SettleResponse) {
     }
 }
 
-/// A payment's permission, in Unix seconds; what is later than any clock never ends.
-pub(crate) fn valid_before_s(payment: &Payment) -> Option<u64> {
-    payment
-        .payload
-        .authorization
-        .window()
-        .map(|(_, before)| u64::try_from(before).unwrap_or(u64::MAX))
+/// Until when a payment can be taken, in Unix seconds; what is later than any clock never ends. The
+/// wallet's word for the buyer may end before it.
+pub(crate) fn valid_before_s(payment: &Payment, asked: &Asked) -> Option<u64> {
+    let (_, before) = payment.payload.authorization.window()?;
+    let before = u64::try_from(before).unwrap_or(u64::MAX);
+    let bound = asked.binding().map(|binding| u64::try_from(binding.expires_at).unwrap_or(0));
+    Some(bound.map_or(before, |bound| bound.min(before)))
 }

@@ -128,7 +128,7 @@ fn read(request: &FacilitatorRequest) -> Result<(AgentId, AgentId, i64, String),
     paid.check(&rail().domain(chain), &payment.payload.signature).map_err(|_| reason::SIGNATURE)?;
     if let Some(hire) = request.skep.as_ref().and_then(|skep| skep.hire.as_ref()) {
         let (_, facts) = hire.check().map_err(|_| reason::HIRE_SIGNATURE)?;
-        if facts.buyer_id != paid.from {
+        if facts.payer().map_err(|_| reason::WALLET_BINDING)? != paid.from {
             return Err(reason::NOT_THE_BUYER);
         }
     }

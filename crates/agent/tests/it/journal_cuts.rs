@@ -24,8 +24,7 @@ async fn stall_of(world: &World, payment: &PaymentChoice) -> Stall {
 }
 
 /// All that a whole hire did has happened, and the journal ends early.
-async fn cut_after_the_fact(payment: PaymentChoice, steps: usize) {
-    let world = World::open().await;
+async fn cut_after_the_fact(world: World, payment: PaymentChoice, steps: usize) {
     let stall = stall_of(&world, &payment).await;
     let buyer = world.buyer().await;
     let hired = buyer.hire(HireOrder { payment: payment.clone(), ..double(3) }).await.unwrap();
@@ -34,7 +33,7 @@ async fn cut_after_the_fact(payment: PaymentChoice, steps: usize) {
     assert_eq!(whole.len(), steps, "{whole:?}");
     for kept in 0..=whole.len() {
         fs::write(world.journal(), whole[..kept].concat()).unwrap();
-        let buyer = world.buyer().await;
+        let buyer = world.resumer().await;
         let resumed = buyer.resume().await.unwrap();
         assert_eq!(world.lost(), stall.price(), "{kept} lines");
         assert_eq!(buyer.open_hires(), 0, "{kept} lines: {resumed:?}");
@@ -53,18 +52,24 @@ async fn cut_after_the_fact(payment: PaymentChoice, steps: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_journal_that_is_cut_after_any_line_pays_nobody_twice() {
-    cut_after_the_fact(PaymentChoice::Any, 6).await;
+    cut_after_the_fact(World::open().await, PaymentChoice::Any, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_one_of_an_escrow() {
-    cut_after_the_fact(PaymentChoice::Escrow, 7).await;
+    cut_after_the_fact(World::open().await, PaymentChoice::Escrow, 7).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_that_another_wallet_paid_for() {
+    cut_after_the_fact(World::with_purse().await, PaymentChoice::Any, 6).await;
+    cut_after_the_fact(World::with_purse().await, PaymentChoice::Escrow, 7).await;
 }
 
 /// The buyer is ended in the middle, as soon as a line is on the disk.
-async fn ended_at_each_line(payment: PaymentChoice, steps: usize) {
+async fn ended_at_each_line(purse: bool, payment: PaymentChoice, steps: usize) {
     for at in 1..=steps {
-        let world = World::open().await;
+        let world = if purse { World::with_purse().await } else { World::open().await };
         let stall = stall_of(&world, &payment).await;
         let buyer = world.buyer().await;
         let order = HireOrder { payment: payment.clone(), ..double(3) };
@@ -74,7 +79,7 @@ async fn ended_at_each_line(payment: PaymentChoice, steps: usize) {
         }
         running.abort();
         let _ = running.await;
-        let buyer = world.buyer().await;
+        let buyer = world.resumer().await;
         buyer.resume().await.unwrap();
         world.agree(&buyer);
         let ledger = world.node.ledger();
@@ -89,8 +94,10 @@ async fn ended_at_each_line(payment: PaymentChoice, steps: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buyer_that_is_ended_at_any_line_finishes_later() {
-    ended_at_each_line(PaymentChoice::Any, 6).await;
-    ended_at_each_line(PaymentChoice::Escrow, 7).await;
+    for purse in [false, true] {
+        ended_at_each_line(purse, PaymentChoice::Any, 6).await;
+        ended_at_each_line(purse, PaymentChoice::Escrow, 7).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

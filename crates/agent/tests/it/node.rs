@@ -35,7 +35,7 @@ pub const PROVIDER: &str = "test-node";
 
 #[derive(Clone, Debug)]
 pub struct Paid {
-    pub payer: AgentId,
+    pub buyer: AgentId,
     pub amount: i64,
     pub hire: Option<Hash32>,
     pub escrow: Option<DealId>,
@@ -149,12 +149,14 @@ impl Node {
             return Err(reason::RECIPIENT);
         }
         let skep = request.skep.clone().unwrap_or_default();
-        let (mut hire, mut budget) = (None, None);
+        let (mut hire, mut budget, mut buyer) = (None, None, payer);
         if let Some(envelope) = &skep.hire {
             let (digest, facts) = envelope.check().map_err(|_| reason::HIRE_SIGNATURE)?;
-            if facts.buyer_id != payer {
+            if facts.payer().map_err(|_| reason::WALLET_BINDING)? != payer {
                 return Err(reason::NOT_THE_BUYER);
             }
+            facts.check_payer_time(now()).map_err(|_| reason::WALLET_BINDING)?;
+            buyer = facts.buyer_id;
             let wanted = match &skep.escrow {
                 Some(terms) => terms.payment_nonce().unwrap(),
                 None => direct_payment_nonce(&digest),
@@ -166,7 +168,7 @@ impl Node {
             budget = facts.budget_token;
         }
         let known = ledger.paid.contains_key(&tx);
-        let claim = Claim { tx, payer, to: authorization.to, amount, hire, budget, known };
+        let claim = Claim { tx, payer, buyer, to: authorization.to, amount, hire, budget, known };
         if known {
             return Ok(claim);
         }
@@ -190,6 +192,7 @@ impl Node {
 struct Claim {
     tx: String,
     payer: AgentId,
+    buyer: AgentId,
     to: AgentId,
     amount: Amount,
     hire: Option<Hash32>,
@@ -254,6 +257,7 @@ async fn settle(State(node): State<Node>, Json(request): Json<FacilitatorRequest
             let refund_at = now().plus(Duration::from_millis(terms.deliver_within_ms));
             let escrow = HireEscrow {
                 escrow_id: id,
+                payer: Some(claim.payer).filter(|payer| *payer != claim.buyer),
                 terms,
                 status: EscrowStatus::Held,
                 reason: None,
@@ -267,8 +271,8 @@ async fn settle(State(node): State<Node>, Json(request): Json<FacilitatorRequest
             ledger.escrows.insert(id, escrow);
             id
         });
-        let (payer, hire) = (claim.payer, claim.hire);
-        ledger.paid.insert(claim.tx.clone(), Paid { payer, amount, hire, escrow });
+        let (buyer, hire) = (claim.buyer, claim.hire);
+        ledger.paid.insert(claim.tx.clone(), Paid { buyer, amount, hire, escrow });
     }
     let escrow_id = ledger.paid[&claim.tx].escrow.map(|id| id.to_string());
     Json(SettleResponse {
@@ -341,7 +345,7 @@ async fn submit(State(node): State<Node>, Json(receipt): Json<Receipt>) -> Respo
     let free = receipt.amount_usdc_atomic == Amount::ZERO;
     let paid = ledger.paid.get(&receipt.tx_hash);
     let fits = paid.is_some_and(|paid| {
-        paid.payer == receipt.buyer
+        paid.buyer == receipt.buyer
             && paid.amount == receipt.amount_usdc_atomic.minor()
             && paid.hire == receipt.hire_hash
     });
@@ -461,7 +465,7 @@ async fn order(
     let amount = escrow.terms.amount.minor();
     let to = match status {
         EscrowStatus::Released => escrow.terms.payee,
-        _ => escrow.terms.buyer,
+        _ => escrow.payer.unwrap_or(escrow.terms.buyer),
     };
     *ledger.wallets.entry(node.rail.escrow_address).or_default() -= amount;
     *ledger.wallets.entry(to).or_default() += amount;

@@ -3,6 +3,7 @@ use std::{fs, sync::Arc, time::Duration};
 use serde_json::json;
 use skep_agent::seller::{JobContext, ProgramWork, STDOUT_LEN_MAX, Work, WorkError};
 use skep_base::AgentId;
+use skep_wire::hire::WalletBinding;
 
 use crate::stage::{PRICE, World, script, until};
 
@@ -162,6 +163,13 @@ async fn whoever_only_makes_others_work_for_nothing_is_stopped() {
     shop.close().await;
     let shop = world.open(offer).await;
     let enough = shop.bought(&buyer, &buyer.hire(json!({}))).await;
+    assert_eq!((enough.status, enough.code()), (429, "too_many_failures"));
+    // Nor does the same wallet go on under another name.
+    let now = other.now_s();
+    let span = (now, now + 3600);
+    let bound = WalletBinding::signed_by(&buyer.wallet, other.id(), span).unwrap();
+    let named = other.hire_with(json!({}), |hire| hire.payer = Some(bound));
+    let enough = shop.bought(&buyer, &named).await;
     assert_eq!((enough.status, enough.code()), (429, "too_many_failures"));
     assert_eq!(shop.bought(&other, &other.hire(json!({}))).await.status, 502);
     world.clock.advance(Duration::from_secs(24 * 3600));

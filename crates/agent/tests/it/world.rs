@@ -19,6 +19,7 @@ use crate::{
 
 pub const START: i64 = 1_000_000;
 const BUYER: u8 = 200;
+const PURSE: u8 = 201;
 
 #[derive(Debug)]
 pub struct Wall;
@@ -68,14 +69,25 @@ pub struct World {
     pub node: Node,
     pub folder: tempfile::TempDir,
     pub buyer_id: AgentId,
+    /// Whose money is spent.
+    pub payer_id: AgentId,
 }
 
 impl World {
     pub async fn open() -> World {
+        World::paid_by(key(BUYER).address()).await
+    }
+
+    /// All the money is in another wallet than the buyer's.
+    pub async fn with_purse() -> World {
+        World::paid_by(key(PURSE).address()).await
+    }
+
+    async fn paid_by(payer_id: AgentId) -> World {
         let node = Node::open().await;
-        let buyer_id = key(BUYER).address();
-        node.fund(buyer_id, START);
-        World { node, folder: tempfile::tempdir().unwrap(), buyer_id }
+        node.fund(payer_id, START);
+        let (folder, buyer_id) = (tempfile::tempdir().unwrap(), key(BUYER).address());
+        World { node, folder, buyer_id, payer_id }
     }
 
     pub fn journal(&self) -> PathBuf {
@@ -85,6 +97,7 @@ impl World {
     pub fn config(&self) -> BuyerConfig {
         let client = Client::new(&self.node.url).unwrap().with_retries(Retries::NONE);
         let mut config = BuyerConfig::new(key(BUYER), client, Arc::new(Wall), Arc::new(Doubles));
+        config.pay_with = (self.payer_id != self.buyer_id).then(|| key(PURSE));
         config.allow_loopback = true;
         config.grace = Duration::from_secs(1);
         config
@@ -92,6 +105,11 @@ impl World {
 
     pub async fn buyer(&self) -> Buyer {
         open(self.config(), self.journal()).await
+    }
+
+    /// One that has nobody else's key: whatever is to be paid is signed already.
+    pub async fn resumer(&self) -> Buyer {
+        open(BuyerConfig { pay_with: None, ..self.config() }, self.journal()).await
     }
 
     pub async fn direct(&self, number: u8, manners: Manners) -> Stall {
@@ -112,9 +130,9 @@ impl World {
         Stall::open(number, &self.node, PaymentMode::Direct, manners, change).await
     }
 
-    /// What the buyer has lost, by the ledger.
+    /// What the wallet that pays has lost, by the ledger.
     pub fn lost(&self) -> i64 {
-        START - self.node.balance(self.buyer_id)
+        START - self.node.balance(self.payer_id)
     }
 
     /// The journal and the ledger tell the same story, and each payment has its receipt.

@@ -40,7 +40,7 @@ pub(crate) struct ReceiptRecord {
     /// As the seller signed it.
     pub(crate) receipt: Receipt,
     pub(crate) listing: ListingId,
-    /// The buyer's operator is the seller's or the payee's.
+    /// The operator of the buyer, or of the wallet that paid, is the seller's or the payee's.
     pub(crate) linked: bool,
     pub(crate) accepted_at: Timestamp,
     /// As the buyer signed it.
@@ -243,10 +243,11 @@ impl Market {
         if let Some(escrow) = &receipt.escrow_id {
             self.escrow_delivered(turn, escrow, receipt)?;
         }
+        let payer = payment.as_ref().and_then(|payment| payment.payer_operator.as_ref());
         let record = ReceiptRecord {
             receipt: receipt.clone(),
             listing,
-            linked: is_linked(turn, receipt, payee)?,
+            linked: is_linked(turn, receipt, payee, payer)?,
             accepted_at: turn.now(),
             counter: None,
             dispute: false,
@@ -503,7 +504,7 @@ fn take_payment(
     };
     let payment = payment.ok_or(ReceiptRefusal::UnknownPayment { tx_hash: tx_hash.clone() })?;
     let paid = Paid {
-        payer: payment.payer,
+        buyer: payment.buyer(),
         pay_to: payment.pay_to,
         amount: payment.amount,
         nonce: payment.nonce,
@@ -534,21 +535,32 @@ struct Operated {
     operator: Did,
 }
 
-/// Whether the buyer's operator also sells, or is paid.
-fn is_linked(turn: &Turn, receipt: &Receipt, payee: AgentId) -> Result<bool, Stop> {
+/// Whether the buyer's operator also sells, or is paid. `payer`: the operator of the wallet, if
+/// another one than the buyer's paid; the same is asked of it.
+fn is_linked(
+    turn: &Turn,
+    receipt: &Receipt,
+    payee: AgentId,
+    payer: Option<&Did>,
+) -> Result<bool, Stop> {
     let operator = |agent: &AgentId| -> Result<Option<Did>, Stop> {
         let known: Option<Owned> = turn.record(&agent_key(agent))?;
         Ok(known.map(|known| known.agent.operator))
     };
-    let Some(buyers) = operator(&receipt.buyer)? else { return Ok(false) };
-    if operator(&receipt.agent_id)?.is_some_and(|sellers| sellers == buyers) {
+    let buyers = operator(&receipt.buyer)?;
+    let spenders = [buyers.as_ref(), payer];
+    if spenders == [None, None] {
+        return Ok(false);
+    }
+    let spends = |other: Option<Did>| other.is_some() && spenders.contains(&other.as_ref());
+    if spends(operator(&receipt.agent_id)?) {
         return Ok(true);
     }
     if payee == receipt.agent_id {
         return Ok(false);
     }
     match receipt.payee == Some(payee) {
-        true => Ok(operator(&payee)?.is_some_and(|payees| payees == buyers)),
+        true => Ok(spends(operator(&payee)?)),
         // Whoever does not say who was paid has not had it looked up whose that is.
         false => Ok(true),
     }

@@ -160,15 +160,15 @@ impl Named {
         Ok((record, false))
     }
 
-    /// Whether `payer` may spend `amount` under it now.
+    /// Whether `spender` may spend `amount` under it now.
     pub(super) fn check(
         &self,
         facts: &impl Facts,
         outside: Timestamp,
-        payer: &AgentId,
+        spender: &AgentId,
         amount: Amount,
     ) -> Result<(), Stop> {
-        if self.token.agent_id != *payer {
+        if self.token.agent_id != *spender {
             return Err(refused(BudgetRefusal::WrongAgent { agent: self.token.agent_id }));
         }
         let (record, known) = self.find(facts, outside)?;

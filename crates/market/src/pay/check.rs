@@ -12,7 +12,12 @@ use super::{
     record::{PaymentRecord, payment_key},
     refusal::PayRefusal,
 };
-use crate::{AgentRecord, Refusal, answer::Stop, identity::agent_key, transfer::spendable};
+use crate::{
+    AgentRecord, Refusal,
+    answer::Stop,
+    identity::agent_key,
+    transfer::{spendable, unfrozen},
+};
 
 /// What a payment was taken for, beside its record: a nonce is good for that and nothing else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,12 +48,14 @@ pub(super) fn identifier_key(claim: &Claim) -> Option<RecordKey> {
 pub(super) fn keys(claim: &Claim) -> Vec<RecordKey> {
     let mut keys = vec![payment_key(&claim.tx_hash), use_key(claim), agent_key(&claim.payer)];
     keys.extend(identifier_key(claim));
+    keys.extend(claim.absent_buyer().as_ref().map(agent_key));
     keys.extend(claim.budget.iter().flat_map(|named| named.keys()));
     keys
 }
 
 pub(super) fn accounts(claim: &Claim) -> Result<Vec<AccountId>, Bug> {
     let mut accounts = vec![claim.wallet()];
+    accounts.extend(claim.absent_buyer().map(|_| claim.spender()));
     if let Some(named) = &claim.budget {
         accounts.extend(named.accounts()?);
     }
@@ -76,9 +83,13 @@ pub(super) fn check(
         };
     }
     claim.check_time(outside)?;
+    claim.check_payer_time(outside)?;
     if claim.payer == claim.payee() {
         let message = "nobody pays to the wallet that the money comes from";
         return Err(PayRefusal::new(reason::RECIPIENT, message).into());
+    }
+    if claim.absent_buyer().is_some() {
+        check_absent_buyer(facts, claim)?;
     }
     let wallet = facts.account(&claim.wallet())?;
     match facts.record::<AgentRecord>(&agent_key(&claim.payer))? {
@@ -92,9 +103,21 @@ pub(super) fn check(
         return Err(PayRefusal::new(reason::INSUFFICIENT_FUNDS, message).into());
     }
     if let Some(named) = &claim.budget {
-        named.check(facts, outside, &claim.payer, claim.amount)?;
+        named.check(facts, outside, &claim.buyer, claim.amount)?;
     }
     Ok(Standing::New)
+}
+
+/// A buyer that may not spend may not have another wallet spend for it either.
+fn check_absent_buyer(facts: &impl Facts, claim: &Claim) -> Result<(), Stop> {
+    if let Some(buyer) = facts.record::<AgentRecord>(&agent_key(&claim.buyer))? {
+        unfrozen(facts.now(), &buyer)?;
+    }
+    let owed = facts.account(&claim.spender())?.owed;
+    match owed.is_zero() {
+        true => Ok(()),
+        false => Err(Refusal::InDebt { owed_minor: owed.minor() }.into()),
+    }
 }
 
 pub(super) fn nonce_used() -> PayRefusal {

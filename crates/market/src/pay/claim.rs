@@ -9,7 +9,7 @@ use skep_base::{
 };
 use skep_store::AccountId;
 use skep_wire::{
-    hire::{ESCROW_WAIT_MS_MAX, EscrowTerms, HireFacts, direct_payment_nonce},
+    hire::{BindingRefusal, ESCROW_WAIT_MS_MAX, EscrowTerms, HireFacts, direct_payment_nonce},
     x402::{
         EXACT, FacilitatorRequest, Payment, PaymentError, Rail, Requirements, RequirementsV1,
         V1_NETWORK, is_identifier, ledger_network, reason,
@@ -29,6 +29,8 @@ const DELIVER_MS_MIN: u64 = 100;
 #[derive(Debug)]
 pub(super) struct Claim {
     pub payer: AgentId,
+    /// Whose hire it pays for; without a hire that is the payer.
+    pub buyer: AgentId,
     /// Where the authorization sends the money.
     pub to: AgentId,
     pub amount: Amount,
@@ -112,6 +114,7 @@ impl Claim {
         let tx_hash = rail.tx_hash(&authorization.from, &nonce);
         let mut claim = Claim {
             payer: authorization.from,
+            buyer: authorization.from,
             to: authorization.to,
             amount,
             nonce,
@@ -138,6 +141,7 @@ impl Claim {
                 .check()
                 .map_err(|e| PayRefusal::new(reason::HIRE_SIGNATURE, e.to_string()))?;
             self.check_hire(&digest, &facts, terms.escrow.is_some())?;
+            self.buyer = facts.buyer_id;
             let named = facts.budget_token.clone().map(Named::of).transpose();
             self.budget = named.map_err(|e| PayRefusal::new(reason::BUDGET, e.to_string()))?;
             self.hire = Some((digest, facts));
@@ -163,13 +167,23 @@ impl Claim {
         facts: &HireFacts,
         escrow: bool,
     ) -> Result<(), PayRefusal> {
-        if facts.buyer_id != self.payer {
-            let message = format!("the hire is {}'s, the payment {}'s", facts.buyer_id, self.payer);
+        let expected = facts.payer().map_err(unbound)?;
+        if expected != self.payer {
+            let buyer = facts.buyer_id;
+            let message = format!(
+                "the hire is {buyer}'s and {expected} pays for it; the payment is {}'s",
+                self.payer
+            );
             return Err(PayRefusal::new(reason::NOT_THE_BUYER, message));
         }
         let other = |message: &str| Err(PayRefusal::new(reason::NOT_FOR_THIS_HIRE, message));
-        if facts.seller_id.is_none() {
+        let Some(seller) = facts.seller_id else {
             return other("the hire names no seller");
+        };
+        let spenders = [facts.buyer_id, self.payer];
+        if !escrow && (spenders.contains(&seller) || spenders.contains(&self.to)) {
+            let message = "who sells or is paid is neither the buyer nor the wallet that pays";
+            return Err(PayRefusal::new(reason::RECIPIENT, message));
         }
         if facts.max_price_usdc.as_ref().is_some_and(|most| most.amount() < self.amount) {
             return other("the price is above the hire's max_price_usdc");
@@ -188,8 +202,8 @@ impl Claim {
         if self.to != rail.escrow_address {
             return no("payTo is not this node's escrow address");
         }
-        if terms.amount != self.amount || terms.buyer != self.payer {
-            return no("amount or buyer are not those of the payment");
+        if terms.amount != self.amount || terms.buyer != facts.buyer_id {
+            return no("amount or buyer are not those of the payment and its hire");
         }
         if terms.hire_hash != *digest
             || facts.seller_id != Some(terms.seller)
@@ -197,8 +211,8 @@ impl Claim {
         {
             return no("hire, seller or capability are not those of the hire");
         }
-        let nobody = [terms.buyer, rail.escrow_address, AgentId::ZERO];
-        if nobody.contains(&terms.payee) || terms.seller == terms.buyer {
+        let nobody = [terms.buyer, self.payer, rail.escrow_address, AgentId::ZERO];
+        if nobody.contains(&terms.payee) || nobody.contains(&terms.seller) {
             return no("the payee or the seller cannot be that");
         }
         let version = terms.verification_version.as_deref().unwrap_or_default();
@@ -252,6 +266,24 @@ impl Claim {
             return Err(PayRefusal::new(reason::VALID_BEFORE, "the payment has expired"));
         }
         Ok(())
+    }
+
+    /// Whether the wallet pays for the buyer at this time.
+    pub(super) fn check_payer_time(&self, now: Timestamp) -> Result<(), PayRefusal> {
+        match &self.hire {
+            Some((_, facts)) => facts.check_payer_time(now).map_err(unbound),
+            None => Ok(()),
+        }
+    }
+
+    /// The buyer, if another wallet pays for it.
+    pub(super) fn absent_buyer(&self) -> Option<AgentId> {
+        Some(self.buyer).filter(|buyer| *buyer != self.payer)
+    }
+
+    /// Whose budget is charged.
+    pub(super) fn spender(&self) -> AccountId {
+        AccountId::wallet(&self.buyer, Asset::USDC)
     }
 
     pub(super) fn wallet(&self) -> AccountId {
@@ -341,6 +373,10 @@ impl Wanted {
         }
         Ok(())
     }
+}
+
+fn unbound(refusal: BindingRefusal) -> PayRefusal {
+    PayRefusal::new(reason::WALLET_BINDING, refusal.to_string())
 }
 
 fn unknown_network(wanted: &Wanted) -> PayRefusal {

@@ -1,8 +1,8 @@
 //! 7.3.3 and decision 20: a hire's money waits for the buyer's check. It is the same escrow as a
 //! deal's: held, then released or refunded, once. Silence refunds.
 //!
-//! The money is a hold in the buyer's wallet for the escrow's account, so that a budget that it
-//! was held under is free again after a refund.
+//! The money is a hold for the escrow's account in the wallet that pays, so that a refund leaves it
+//! where it was, and a budget that it was held under is free again.
 
 mod close;
 mod refusal;
@@ -60,6 +60,9 @@ pub(crate) enum Ending {
 pub(crate) struct HireEscrowRecord {
     pub(crate) id: DealId,
     pub(crate) terms: EscrowTerms,
+    /// Whose wallet the money is in, where that is not the buyer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) payer: Option<AgentId>,
     /// What was asked for, as the buyer signed it.
     pub(crate) params_hash: Hash32,
     pub(crate) tx_hash: String,
@@ -80,6 +83,9 @@ pub(crate) struct HireEscrowRecord {
 struct EscrowEvent<'a> {
     escrow_id: DealId,
     buyer: AgentId,
+    /// Whose money it is, where that is not the buyer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payer: Option<AgentId>,
     seller: AgentId,
     payee: AgentId,
     capability: &'a str,
@@ -120,15 +126,22 @@ impl HireEscrowRecord {
         self.ending.filter(|ending| *ending != Ending::Released)
     }
 
-    /// Those who are told: the buyer and, once the seller has delivered, the seller and who gets
-    /// the money. Until then both are there on the buyer's word alone, and nobody's inbox is filled
-    /// by strangers.
+    /// Whose wallet the money is in; what is refunded stays there.
+    pub(super) fn payer(&self) -> AgentId {
+        self.payer.unwrap_or(self.terms.buyer)
+    }
+
+    /// Those who are told: the buyer, the wallet that pays and, once the seller has delivered, the
+    /// seller and who gets the money. Until then both are there on the buyer's word alone, and
+    /// nobody's inbox is filled by strangers.
     fn sides(&self) -> Vec<AgentId> {
         let terms = &self.terms;
+        let mut sides = vec![terms.buyer];
+        sides.extend(self.payer);
         if self.delivered.is_none() {
-            return vec![terms.buyer];
+            return sides;
         }
-        let mut sides = vec![terms.buyer, terms.seller];
+        sides.push(terms.seller);
         if !sides.contains(&terms.payee) {
             sides.push(terms.payee);
         }
@@ -138,6 +151,7 @@ impl HireEscrowRecord {
     fn view(self, settlement: Option<SettlementReceipt>) -> HireEscrow {
         HireEscrow {
             escrow_id: self.id,
+            payer: self.payer,
             status: self.state.status(),
             reason: self.reason().map(|ending| ending.word().to_owned()),
             tx_hash: self.tx_hash.clone(),
@@ -185,18 +199,20 @@ pub(super) fn hold(
     if turn.record::<HireEscrowRecord>(&key)?.is_some() {
         return Err(EscrowRefusal::Over.into());
     }
-    turn.book.hold(Order {
+    let order = Order {
         id: id.transfer(HOLD),
         route: RouteKey::of(id),
         debit: claim.wallet(),
         credit: account(&id),
         amount: terms.amount,
         budget,
-    })?;
+    };
+    turn.book.hold_for(&claim.spender(), order)?;
     let now = turn.now();
     let mut record = HireEscrowRecord {
         id,
         terms: terms.clone(),
+        payer: claim.absent_buyer().map(|_| claim.payer),
         params_hash: facts.params_hash,
         tx_hash: claim.tx_hash.clone(),
         state: State::Held,
@@ -237,6 +253,7 @@ fn announce(
     let told = EscrowEvent {
         escrow_id: record.id,
         buyer: terms.buyer,
+        payer: record.payer,
         seller: terms.seller,
         payee: terms.payee,
         capability: &terms.capability,

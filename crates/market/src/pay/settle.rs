@@ -1,7 +1,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use serde::Serialize;
-use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp};
+use skep_base::{AgentId, Amount, Asset, Did, Hash32, Timestamp};
 use skep_store::{AccountId, Load, Lock, Order, RecordKey, RouteKey, StoreError, Turn};
 use skep_wire::{
     hire::Receipt,
@@ -18,7 +18,8 @@ use super::{
     refusal::PayRefusal,
 };
 use crate::{
-    Failure, Market, Refusal, answer::Stop, hire::Submission, identity::agent_key, notice,
+    AgentRecord, Failure, Market, Refusal, answer::Stop, hire::Submission, identity::agent_key,
+    notice,
 };
 
 /// What the log says of a payment.
@@ -26,6 +27,9 @@ use crate::{
 struct PaymentEvent<'a> {
     tx_hash: &'a str,
     payer: AgentId,
+    /// For whom, where that is not the payer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buyer: Option<AgentId>,
     pay_to: AgentId,
     amount_minor: Amount,
     asset: Asset,
@@ -150,8 +154,10 @@ fn load(claim: &Claim, budget: Option<Load>) -> Load {
         (use_key(claim), Lock::Exclusive),
         (agent_key(&claim.payer), Lock::Shared),
     ];
+    records.extend(claim.absent_buyer().map(|buyer| (agent_key(&buyer), Lock::Shared)));
     records.extend(identifier_key(claim).map(|key| (key, Lock::Exclusive)));
     let mut accounts = vec![claim.wallet(), AccountId::wallet(&claim.payee(), Asset::USDC)];
+    accounts.extend(claim.absent_buyer().map(|_| claim.spender()));
     if let Some(load) = budget {
         records.extend(load.records);
         accounts.extend(load.accounts);
@@ -178,10 +184,10 @@ fn add(load: &mut Load, key: RecordKey, lock: Lock) {
     }
 }
 
-/// Those who are told: the payer, who gets it, and the seller.
+/// Those who are told: the payer, the buyer, who gets it, and the seller.
 fn sides(claim: &Claim) -> Vec<AgentId> {
     let mut sides = vec![claim.payer];
-    for side in [Some(claim.payee()), claim.seller()].into_iter().flatten() {
+    for side in [Some(claim.buyer), Some(claim.payee()), claim.seller()].into_iter().flatten() {
         if !sides.contains(&side) {
             sides.push(side);
         }
@@ -206,6 +212,8 @@ fn settle(turn: &mut Turn, outside: Timestamp, claim: &Claim) -> Result<PaymentR
     }
     let record = PaymentRecord {
         payer: claim.payer,
+        buyer: claim.absent_buyer(),
+        payer_operator: payer_operator(turn, claim)?,
         pay_to: claim.payee(),
         amount: claim.amount,
         nonce: claim.nonce,
@@ -229,15 +237,25 @@ fn settle(turn: &mut Turn, outside: Timestamp, claim: &Claim) -> Result<PaymentR
     Ok(record)
 }
 
+/// Whose the wallet is that pays for somebody else: a seller that pays itself is found out by it.
+fn payer_operator(turn: &Turn, claim: &Claim) -> Result<Option<Did>, Stop> {
+    if claim.absent_buyer().is_none() {
+        return Ok(None);
+    }
+    let payer: Option<AgentRecord> = turn.record(&agent_key(&claim.payer))?;
+    Ok(payer.map(|payer| payer.agent.operator))
+}
+
 fn pay(turn: &mut Turn, claim: &Claim, budget: Option<AccountId>) -> Result<(), Stop> {
-    turn.book.transfer(Order {
+    let order = Order {
         id: claim.transfer_id(),
         route: RouteKey::of(&claim.tx_hash),
         debit: claim.wallet(),
         credit: AccountId::wallet(&claim.to, Asset::USDC),
         amount: claim.amount,
         budget,
-    })?;
+    };
+    turn.book.transfer_for(&claim.spender(), order)?;
     Ok(())
 }
 
@@ -245,6 +263,7 @@ fn tell(turn: &mut Turn, claim: &Claim, record: &PaymentRecord) -> Result<(), St
     let told = PaymentEvent {
         tx_hash: &record.tx_hash,
         payer: record.payer,
+        buyer: record.buyer,
         pay_to: record.pay_to,
         amount_minor: record.amount,
         asset: Asset::USDC,

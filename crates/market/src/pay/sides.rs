@@ -18,26 +18,26 @@ pub(crate) struct Sides {
     seller: AgentId,
     /// Nobody is scored whom this node does not know.
     operator: Option<Did>,
-    /// The buyer's operator is the seller's or the payee's.
+    /// The operator of the buyer, or of the wallet that pays, is the seller's or the payee's.
     linked: bool,
 }
 
 impl Market {
     /// A payee of the buyer's operator gives the buyer its money back, so that its hire is as good
-    /// as one of itself.
+    /// as one of itself. So is one that the seller's own operator pays.
     pub(crate) async fn sides_of(&self, record: &HireEscrowRecord) -> Result<Sides, Failure> {
         let EscrowTerms { seller, buyer, payee, .. } = &record.terms;
-        let mut keys = vec![agent_key(seller), agent_key(buyer)];
-        keys.extend((payee != seller).then(|| agent_key(payee)));
-        let (asked, mut records) = (keys.len(), self.read_all(keys).await?);
-        let mut operators = Vec::with_capacity(asked);
-        for _ in 0..asked {
+        let payer = record.payer();
+        let keys = [seller, payee, buyer, &payer].map(agent_key);
+        let mut records = self.read_all(keys.to_vec()).await?;
+        let mut operator = || -> Result<Option<Did>, Failure> {
             let known: Option<AgentRecord> = crate::read::next(&mut records)?;
-            operators.push(known.map(|known| known.agent.operator));
-        }
-        let buyers = operators.remove(1);
-        let linked = buyers.is_some() && operators.contains(&buyers);
-        Ok(Sides { seller: *seller, operator: operators.swap_remove(0), linked })
+            Ok(known.map(|known| known.agent.operator))
+        };
+        let [sellers, payees] = [operator()?, operator()?];
+        let spenders = [operator()?, operator()?];
+        let linked = spenders.iter().any(|it| it.is_some() && [&sellers, &payees].contains(&it));
+        Ok(Sides { seller: *seller, operator: sellers, linked })
     }
 }
 

@@ -7,7 +7,7 @@ use skep_base::{AgentId, Asset, Hash32, Timestamp, id::DealId};
 use skep_store::AccountId;
 use skep_testkit::rng::{Rng, seeds_or};
 use skep_wire::{
-    hire::{BudgetToken, EscrowVerb, HireEscrow},
+    hire::{BudgetToken, EscrowVerb, HireEscrow, WalletBinding},
     x402::{FacilitatorRequest, reason},
 };
 
@@ -30,6 +30,8 @@ struct Sums {
 struct Held {
     id: DealId,
     from: usize,
+    /// Whose wallet pays for it.
+    purse: usize,
     to: usize,
     minor: i64,
     budget: Option<usize>,
@@ -78,14 +80,19 @@ impl World {
 
     async fn pay(&mut self) {
         let (from, to) = (self.pick(self.people.len()), self.pick(self.people.len()));
+        // Now and then somebody else's wallet pays.
+        let purse = if self.rng.percent(30) { self.pick(self.people.len()) } else { from };
         let minor = 1 + self.pick(120) as i64;
         let escrow = self.rng.percent(50);
         let budget = self.rng.percent(60).then(|| self.pick(self.budgets.len()));
         self.count += 1;
         let token = budget.map(|at| &self.budgets[at]);
-        let more = token.map_or(json!({}), |token| json!({ "budget_token": token }));
-        let (payer, payee) = (&self.people[from], &self.people[to]);
-        let wanted = hire(payer, payee.id(), self.count, more);
+        let (buyer, payer, payee) = (&self.people[from], &self.people[purse], &self.people[to]);
+        let span = (START_MS / 1000, START_MS / 1000 + 24 * 3600);
+        let bound = WalletBinding::signed_by(&payer.wallet, buyer.id(), span).unwrap();
+        let bound = Some(bound).filter(|_| purse != from);
+        let more = json!({ "budget_token": token, "payer": bound });
+        let wanted = hire(buyer, payee.id(), self.count, more);
         let rail = self.f.market.rail();
         let terms = escrow_terms(&wanted, payee.id(), minor);
         let mut bill = match escrow {
@@ -93,12 +100,12 @@ impl World {
             false => Bill::for_hire(&rail, payer, payee.id(), minor, &wanted),
         };
         bill.window.1 += 24 * 3600;
-        let theirs = token.is_none_or(|token| token.agent_id == payer.id());
+        let theirs = token.is_none_or(|token| token.agent_id == buyer.id());
         let within = budget.is_none_or(|at| self.left[at].free >= minor);
         let expected = match () {
-            () if from == to && escrow => Some(reason::ESCROW_TERMS),
-            () if from == to => Some(reason::RECIPIENT),
-            () if self.wallets[from].free < minor => Some(reason::INSUFFICIENT_FUNDS),
+            () if [from, purse].contains(&to) && escrow => Some(reason::ESCROW_TERMS),
+            () if [from, purse].contains(&to) => Some(reason::RECIPIENT),
+            () if self.wallets[purse].free < minor => Some(reason::INSUFFICIENT_FUNDS),
             () if !theirs => Some(reason::BUDGET),
             () if !within => Some(reason::BUDGET_EXCEEDED),
             () => None,
@@ -110,7 +117,7 @@ impl World {
             return;
         }
         self.taken.push((request, said.transaction));
-        self.wallets[from].free -= minor;
+        self.wallets[purse].free -= minor;
         if let Some(at) = budget {
             self.left[at].free -= minor;
         }
@@ -118,12 +125,12 @@ impl World {
             self.wallets[to].free += minor;
             return;
         }
-        self.wallets[from].held += minor;
+        self.wallets[purse].held += minor;
         if let Some(at) = budget {
             self.left[at].held += minor;
         }
         let id = said.escrow_id.unwrap().parse().unwrap();
-        self.open.push(Held { id, from, to, minor, budget, delivered: false });
+        self.open.push(Held { id, from, purse, to, minor, budget, delivered: false });
     }
 
     async fn pay_again(&mut self) {
@@ -169,12 +176,12 @@ impl World {
 
     /// Books the end of an escrow in the model.
     fn end(&mut self, at: usize, escrow: &HireEscrow) {
-        let Held { from, to, minor, budget, .. } = self.open.remove(at);
+        let Held { purse, to, minor, budget, .. } = self.open.remove(at);
         let released = escrow.settlement.as_ref().unwrap().settlement.released_minor.minor();
         assert!(released == 0 || released == minor);
-        self.wallets[from].held -= minor;
+        self.wallets[purse].held -= minor;
         self.wallets[to].free += released;
-        self.wallets[from].free += minor - released;
+        self.wallets[purse].free += minor - released;
         if let Some(at) = budget {
             self.left[at].held -= minor;
             self.left[at].free += minor - released;

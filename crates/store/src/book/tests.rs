@@ -289,3 +289,36 @@ fn every_state_of_a_hold_meets_every_input() {
     let table = table.replace(&wallet(0).to_string(), "payer").replace(&id(2).to_string(), "it");
     expect_file!["tests/hold_table.txt"].assert_eq(&table);
 }
+
+#[test]
+fn a_budget_is_charged_for_what_another_wallet_pays_in_its_owners_name() {
+    let budget = AccountId::budget(&AgentId([1; 20]), "trip", Asset::USDC).unwrap();
+    let mut book = Book::default();
+    for n in 0..3 {
+        book.load_account(Account::unopened(wallet(n)));
+    }
+    book.load_account(Account::unopened(budget.clone()));
+    book.set_limit(&budget, Some(amount(50))).unwrap();
+    book.transfer(order(1, outside(), wallet(0), 100)).unwrap();
+    let charged = |n, minor| {
+        let order = order(n, wallet(0), wallet(2), minor);
+        Order { budget: Some(budget.clone()), ..order }
+    };
+    book.transfer_for(&wallet(1), charged(2, 20)).unwrap();
+    book.hold_for(&wallet(1), charged(3, 30)).unwrap();
+    let counted = book.account(&budget).unwrap();
+    assert_eq!((counted.debited, counted.held), (amount(20), amount(30)));
+    let [payer, owner] = [wallet(0), wallet(1)].map(|id| book.account(&id).unwrap().clone());
+    assert_eq!((payer.posted, payer.held), (amount(80), amount(30)));
+    assert!(owner.posted.is_zero() && owner.held.is_zero());
+    let over = book.transfer_for(&wallet(1), charged(4, 1));
+    assert!(matches!(over, Err(LedgerRefusal::LimitReached { .. })), "{over:?}");
+    // Without saying in whose name, it is the wallet's own, and this budget is not.
+    for strange in [
+        book.transfer(charged(5, 1)),
+        book.hold(charged(6, 1)),
+        book.transfer_for(&wallet(2), charged(7, 1)),
+    ] {
+        assert!(matches!(strange, Err(LedgerRefusal::NotItsBudget { .. })), "{strange:?}");
+    }
+}

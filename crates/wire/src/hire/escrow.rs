@@ -97,6 +97,10 @@ pub struct HireEscrow {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub escrow_id: DealId,
     pub terms: EscrowTerms,
+    /// Whose wallet the money came from and goes back to, where that is not the buyer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub payer: Option<AgentId>,
     pub status: EscrowStatus,
     /// Why it was refunded: `buyer`, `seller`, `not_delivered` or `window_passed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,8 +12,8 @@ use skep_base::{
 };
 
 use super::{
-    BudgetToken, PaymentMode, Receipt, SignedError, Usdc, Verification, WalletSigned,
-    signed::wallet_signed,
+    BudgetToken, PaymentMode, Receipt, SignedError, Usdc, Verification, WalletBinding,
+    WalletSigned, signed::wallet_signed,
 };
 
 /// The longest nonce of a hire, in bytes.
@@ -42,6 +42,9 @@ pub struct HireRequest {
     pub preferred_payment_mode: Option<PaymentMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_token: Option<BudgetToken>,
+    /// The wallet that pays, where that is not the buyer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payer: Option<WalletBinding>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,6 +97,8 @@ pub struct HireFacts {
     pub max_price_usdc: Option<Usdc>,
     #[serde(default)]
     pub budget_token: Option<BudgetToken>,
+    #[serde(default)]
+    pub payer: Option<WalletBinding>,
     #[serde(default)]
     pub nonce: Option<String>,
     #[serde(default)]

@@ -58,6 +58,7 @@ pub mod reason {
     // Of Skep's own.
     pub const HIRE_SIGNATURE: &str = "invalid_hire_signature";
     pub const NOT_THE_BUYER: &str = "payer_is_not_the_buyer";
+    pub const WALLET_BINDING: &str = "invalid_wallet_binding";
     pub const NOT_FOR_THIS_HIRE: &str = "payment_not_for_this_hire";
     pub const ESCROW_TERMS: &str = "invalid_escrow_terms";
     pub const BUDGET: &str = "invalid_budget";

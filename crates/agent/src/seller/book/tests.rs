@@ -17,6 +17,7 @@ fn hire(number: u8, at: Timestamp, way: Way) -> Hire {
         protocol: PROTOCOL.to_owned(),
         capability: "custom.test.a".to_owned(),
         buyer: AgentId([number; 20]),
+        payer: None,
         nonce: Some("n".to_owned()),
         signed: None,
         body_hash: sha256(&[number]),

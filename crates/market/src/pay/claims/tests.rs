@@ -34,6 +34,7 @@ fn request(rail: &Rail) -> FacilitatorRequest {
         max_latency_ms: None,
         preferred_payment_mode: None,
         budget_token: None,
+        payer: None,
         callback_url: None,
         quote_token: None,
         seller_id: Some(SHOP),

@@ -55,7 +55,7 @@ fn load_end(record: &HireEscrowRecord) -> Load {
     let mut records =
         vec![(escrow_key(&id), Lock::Exclusive), (settlement_record_key(&id), Lock::Exclusive)];
     records.extend(record.sides().iter().map(|side| (agent_key(side), Lock::None)));
-    let wallets = [record.terms.buyer, record.terms.payee];
+    let wallets = [record.payer(), record.terms.payee];
     let mut accounts = vec![account(&id)];
     accounts.extend(wallets.iter().map(|agent| AccountId::wallet(agent, Asset::USDC)));
     let transfers = vec![(RouteKey::of(id), id.transfer(HOLD))];
