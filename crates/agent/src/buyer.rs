@@ -416,6 +416,8 @@ impl Buyer {
             Ok(chosen) => chosen,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let direct = intent.hire.payment_nonce();
+        let direct = direct.map_err(|error| HireError::Sign(error.to_string()))?;
         let wanted = intent.price;
         if let Err(error) = self.speak_for(id, wanted) {
             self.abandon(id, error.code()).await?;
@@ -423,7 +425,7 @@ impl Buyer {
         }
         let wanted_time = Duration::from_millis(intent.patience_ms) + config.grace;
         let valid_s = purse::valid_s(intent, wanted_time, now);
-        let signed = demand::sign(self.purse(), &rail, &chosen, &id, now, valid_s);
+        let signed = demand::sign(self.purse(), &rail, &chosen, &direct, now, valid_s);
         let signed = match signed {
             Ok(signed) => signed,
             Err(reason) => {

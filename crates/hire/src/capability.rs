@@ -83,6 +83,18 @@ pub struct Capability {
     slots: Vec<(&'static str, String)>,
 }
 
+/// The newest version of a capability that everybody knows.
+pub fn current_version(id: &str) -> Option<&'static str> {
+    find(id).map(|capability| capability.current_version())
+}
+
+/// The number of the oldest version that may still be advertised; the taxonomy's have the same.
+pub fn oldest_version(now: Timestamp) -> i64 {
+    let is_open = |version: &&Version| version.ends.is_none_or(|end| now < end);
+    let open = taxonomy::VERSIONS.iter().find(is_open);
+    open.and_then(|version| crate::listing::version_number(version.name)).unwrap_or(i64::MAX)
+}
+
 impl Capability {
     pub fn current_version(&self) -> &'static str {
         V1

@@ -189,7 +189,7 @@ impl HireArgs {
         if self.dry_run {
             return show_plan(&buyer.plan(&order).await.map_err(told)?, json, out);
         }
-        if buyer.open_hires() > 0 && io::stderr().is_terminal() {
+        if buyer.open_hires() > 0 {
             let open = buyer.open_hires();
             eprintln!("{open} hires are not over: `skep hire --resume` finishes them");
         }
@@ -254,9 +254,10 @@ impl HireArgs {
             eprintln!("the node was not told everything ({left}): skep hire --resume");
         }
         if hired.verification.failed() {
-            let money = match hired.paid == Amount::ZERO {
-                true => "the money came back",
-                false => "the receipt is disputed",
+            let money = match (hired.paid == Amount::ZERO, &hired.countersign_refused) {
+                (true, _) => "the money came back".to_owned(),
+                (false, None) => "the receipt is disputed".to_owned(),
+                (false, Some(why)) => format!("the node takes no dispute of its receipt ({why})"),
             };
             let failed = hired.verification.checks.iter().filter(|check| !check.passed);
             let names: Vec<&str> = failed.map(|check| check.name.as_str()).collect();

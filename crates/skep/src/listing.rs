@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use skep_base::{AgentId, id::ListingId};
+use skep_hire::capability::current_version;
 use skep_wire::{
     hire::{Found, Listing, ListingRemoval, MAX_LATENCY_MS_MAX, PaymentMode, Usdc, WalletSigned},
     score::BenchmarkTier,
@@ -63,7 +64,7 @@ struct Publish {
     /// Every buyer's first call is free
     #[arg(long)]
     first_call_free: bool,
-    /// Which of the capability's checks the results pass: v0 or v1
+    /// Which of the capability's checks the results pass: v0 or v1; the newest if nothing is said
     #[arg(long, value_name = "VERSION")]
     verification_version: Option<String>,
     /// The seller gives quotes before hires; for custom capabilities
@@ -127,6 +128,9 @@ impl Publish {
         let mut listing = Listing {
             agent_id: keyring.agent_id(),
             payee: self.payee,
+            verification_version: self
+                .verification_version
+                .or_else(|| current_version(&self.capability).map(str::to_owned)),
             capability: self.capability,
             price_usdc: self.price,
             currency: Some("USDC".to_owned()),
@@ -135,7 +139,6 @@ impl Publish {
             first_call_free: said(self.first_call_free),
             endpoint: self.endpoint,
             payment_mode: self.payment_mode,
-            verification_version: self.verification_version,
             clarification_supported: said(self.clarify),
             audit_participating: said(self.audit),
             private_metrics: said(self.private_metrics),

@@ -13,6 +13,7 @@ use skep_agent::{
     },
 };
 use skep_base::AgentId;
+use skep_hire::capability::current_version;
 use skep_probe::Egress;
 use skep_sdk::Client;
 use skep_store::SystemClock;
@@ -70,7 +71,7 @@ pub struct SellArgs {
     /// Who is paid, if not the agent's own wallet
     #[arg(long, value_name = "WALLET")]
     payee: Option<AgentId>,
-    /// Which of the capability's checks the results pass: v0 or v1
+    /// Which of the capability's checks the results pass: v0 or v1; the newest if nothing is said
     #[arg(long, value_name = "VERSION")]
     verification_version: Option<String>,
     /// Give quotes before hires; for custom capabilities. The program gets {"clarify": {…}}
@@ -206,7 +207,10 @@ impl SellArgs {
             max_latency_ms: self.max_latency_ms,
             first_call_free: self.first_call_free,
             free_per_day: self.free_per_day,
-            verification_version: self.verification_version.clone(),
+            verification_version: self
+                .verification_version
+                .clone()
+                .or_else(|| current_version(&self.capability).map(str::to_owned)),
             clarification_supported: self.clarify,
             audit_participating: self.audit,
             private_metrics: self.private_metrics,

@@ -94,6 +94,8 @@ pub struct ListingFilter {
     pub clarifies: Option<bool>,
     pub audited: Option<bool>,
     pub first_free: Option<bool>,
+    /// Of what has a version that everybody knows; `custom.` ones have their own.
+    pub standard_min: Option<i64>,
 }
 
 impl ListingFilter {
@@ -117,6 +119,8 @@ impl ListingFilter {
             && self.price_max.is_none_or(|most| row.price <= most)
             && self.latency_ms_max.is_none_or(|most| row.max_latency_ms <= most)
             && self.verification_min.is_none_or(|least| row.verification >= least)
+            && (row.capability.starts_with("custom.")
+                || self.standard_min.is_none_or(|least| row.verification >= least))
             && is(self.clarifies, row.clarifies)
             && is(self.audited, row.audited)
             && is(self.first_free, row.first_free)

@@ -36,7 +36,7 @@ pub use self::{
     request::{
         HIRE_FRESH_MS, HIRE_NONCE_LEN_MAX, HireEnvelope, HireFacts, HireReceipt, HireRequest,
         HireResponse, JobAccepted, JobCallback, JobError, JobStatus, direct_payment_nonce,
-        receipt_id,
+        is_shown_with_hire, receipt_id,
     },
     search::{
         Found, Match, Ranking, Reputation, SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX, Search,

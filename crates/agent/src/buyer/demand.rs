@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use skep_base::{AgentId, Amount, Hash32, Timestamp, wallet::WalletKey};
 use skep_wire::{
-    hire::{ESCROW_WAIT_MS_MAX, EscrowTerms, Listing, PaymentMode, direct_payment_nonce},
+    hire::{ESCROW_WAIT_MS_MAX, EscrowTerms, Listing, PaymentMode},
     x402::{
         Authorization, EXACT, ExactExtra, ExactPayload, Payment, PaymentRequired,
         PaymentRequiredV1, Rail, Requirements, RequirementsV1, Resource, V1_NETWORK, from_header,
@@ -163,7 +163,8 @@ fn escrow_terms(asked: &Requirements, expected: &Expected<'_>) -> Result<EscrowT
     if terms.amount != expected.amount {
         return wrong("they name another amount");
     }
-    if terms.capability != listing.capability || version.is_some_and(|v| v != listing.version()) {
+    // Whoever names no version is judged by the first one.
+    if terms.capability != listing.capability || version.unwrap_or("v0") != listing.version() {
         return wrong("they name another capability or another check");
     }
     if !(expected.window_ms_min..=ESCROW_WAIT_MS_MAX).contains(&terms.verification_window_ms) {
@@ -184,19 +185,19 @@ pub struct Signed {
     pub valid_before: i64,
 }
 
-/// Signs a payment that is good for this hire only.
+/// Signs a payment that is good for one hire only. `direct`: the nonce of a direct one.
 pub fn sign(
     wallet: &WalletKey,
     rail: &Rail,
     chosen: &Chosen,
-    hire: &Hash32,
+    direct: &Hash32,
     now: Timestamp,
     valid_s: u64,
 ) -> Result<Signed, String> {
     let asked = &chosen.offer.requirements;
     let nonce = match &chosen.escrow {
         Some(terms) => terms.payment_nonce().map_err(|error| error.to_string())?,
-        None => direct_payment_nonce(hire),
+        None => *direct,
     };
     let valid_s = i64::try_from(valid_s.min(asked.max_timeout_seconds)).unwrap_or(i64::MAX);
     let valid_before = (now.as_ms() / 1000).saturating_add(valid_s).saturating_add(1);

@@ -83,12 +83,13 @@ impl Buyer {
             reason: dispute.then(|| failed_checks(&verification)),
         };
         let signed = self.counter_sign(open, &receipt, opinion).await?;
+        let mut countersign_refused = None;
         let rating_token = match signed {
             Ok(signed) => Some(signed.rating_token),
             Err(error) => {
                 match error.retryable {
                     true => drop(unfinished.get_or_insert(error.to_string())),
-                    false => tracing::warn!(%error, "the receipt was not counter-signed"),
+                    false => countersign_refused = Some(error.to_string()),
                 }
                 None
             }
@@ -100,7 +101,8 @@ impl Buyer {
         }
         let answered = Answered { id, latency_ms, response, receipt };
         let hired = hired(open, answered, verification, unfinished);
-        Ok(Driven::Hired(Box::new(Hired { rating_token, paid, escrow, ..hired })))
+        let hired = Hired { rating_token, countersign_refused, paid, escrow, ..hired };
+        Ok(Driven::Hired(Box::new(hired)))
     }
 
     /// The money is gone or held, and no good answer came.
@@ -365,6 +367,7 @@ fn hired(
         dispute: verification.failed(),
         verification,
         rating_token: None,
+        countersign_refused: None,
         paid: open.amount(),
         payer: open.authorized.as_ref().and(open.intent.hire.payer.as_ref()).map(|it| it.wallet),
         tx_hash: receipt.tx_hash.clone(),

@@ -100,6 +100,9 @@ pub struct Hired {
     pub receipt: Receipt,
     /// For one rating of the seller.
     pub rating_token: Option<String>,
+    /// Why the node did not take the buyer's word about the receipt, if it never will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub countersign_refused: Option<String>,
     /// What it cost in the end: nothing after a refund.
     pub paid: Amount,
     /// The wallet that paid, where that is not the buyer's.

@@ -11,7 +11,7 @@ use skep_sdk::{Client, Error};
 use skep_wire::{
     hire::{
         EscrowOrder, EscrowVerb, HirePayload, HireReceipt, HireResponse, JobCallback, JobError,
-        JobStatus, NO_TX, Receipt, Usdc, WalletSigned, direct_payment_nonce,
+        JobStatus, NO_TX, Receipt, Usdc, WalletSigned,
     },
     x402::{FacilitatorRequest, Rail, SettleResponse, ledger_network, reason},
 };
@@ -249,10 +249,10 @@ impl Shop {
         request: &FacilitatorRequest,
         rail: &Rail,
     ) -> Option<SettleResponse> {
-        let (hash, _) = hire.signed.as_ref()?;
+        let (hash, envelope) = hire.signed.as_ref()?;
         let audited = self.ware(hire).is_some_and(|ware| ware.offer.audit_participating);
         let network = request.payment_requirements.get("network")?.as_str()?.to_owned();
-        let transaction = rail.tx_hash(&hire.payer(), &direct_payment_nonce(hash));
+        let transaction = rail.tx_hash(&hire.payer(), &envelope.payment_nonce(hash));
         (!audited).then(|| SettleResponse { transaction, network, ..SettleResponse::default() })
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::{Map, Value, json};
 use skep_base::{AgentId, Amount, Timestamp, wallet::WalletKey};
-use skep_hire::bazaar;
+use skep_hire::{bazaar, capability};
 use skep_wire::{
     hire::{
         DESCRIPTION_LEN_MAX, Listing, MAX_LATENCY_MS_MAX, MAX_LATENCY_MS_MIN, PaymentMode,
@@ -90,14 +90,14 @@ impl Offer {
         let capability = capability.into();
         Offer {
             params_len_max: params_len_max(&capability),
-            capability,
             price,
             modes: vec![PaymentMode::Direct],
             payee: None,
             max_latency_ms: MAX_LATENCY_MS_DEFAULT,
             first_call_free: false,
             free_per_day: FREE_PER_DAY_DEFAULT,
-            verification_version: None,
+            verification_version: capability::current_version(&capability).map(str::to_owned),
+            capability,
             clarification_supported: false,
             audit_participating: false,
             private_metrics: false,

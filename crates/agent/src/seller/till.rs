@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use skep_base::{AgentId, Hash32, Timestamp, hash::keccak256, json as canonical};
 use skep_sdk::{Client, Error};
 use skep_wire::{
-    hire::{EscrowTerms, PaymentMode, WINDOW_ASYNC_MS, WINDOW_SYNC_MS, direct_payment_nonce},
+    hire::{EscrowTerms, PaymentMode, WINDOW_ASYNC_MS, WINDOW_SYNC_MS},
     x402::{
         EXACT, FacilitatorRequest, PAYABLE, PAYMENT_REQUIRED, PAYMENT_RESPONSE, PAYMENT_SIGNATURE,
         Payable, PayableFacts, Payment, PaymentRequired, Rail, Requirements, RequirementsV1,
@@ -252,7 +252,7 @@ pub(crate) fn check_time(
 
 /// A payment of a signed hire is the buyer's own or its wallet's, and for this hire alone.
 fn check_binding(payment: &Payment, asked: &Asked, way: &Price) -> Result<(), Unpaid> {
-    let Some((hire_hash, _)) = &asked.signed else { return Ok(()) };
+    let Some((hire_hash, envelope)) = &asked.signed else { return Ok(()) };
     let expected = asked.request.payer();
     let expected =
         expected.map_err(|error| Unpaid::new(reason::WALLET_BINDING, error.to_string()))?;
@@ -261,7 +261,7 @@ fn check_binding(payment: &Payment, asked: &Asked, way: &Price) -> Result<(), Un
         return Err(Unpaid::new(reason::NOT_THE_BUYER, detail));
     }
     let expected: Hash32 = match &way.terms {
-        None => direct_payment_nonce(hire_hash),
+        None => envelope.payment_nonce(hire_hash),
         Some(terms) => terms
             .payment_nonce()
             .map_err(|error| Unpaid::new(reason::ESCROW_TERMS, error.to_string()))?,

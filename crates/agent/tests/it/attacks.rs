@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use skep_base::{AgentId, Amount, Clock, Timestamp, ed25519::SecretKey, hash::keccak256};
 use skep_wire::{
-    hire::{BudgetIssuer, BudgetToken, HireRequest, WalletSigned, direct_payment_nonce},
+    hire::{BudgetIssuer, BudgetToken, HireRequest, WalletSigned},
     x402::{
         PAYABLE, PAYABLE_FRESH, PAYMENT_SIGNATURE, Payable, PayableFacts, Payment, reason,
         to_header,
@@ -75,7 +75,7 @@ async fn a_payment_that_is_not_for_this_hire_is_refused_by_name_and_nothing_runs
     let asked = shop.hire(&hire).await;
     let required = asked.required();
     let accepted = &required.accepts[0];
-    let nonce = direct_payment_nonce(&hire.digest().unwrap());
+    let nonce = hire.payment_nonce().unwrap();
     let good = buyer.payment(&hire, &asked);
     let pay = |change: &dyn Fn(&mut skep_wire::x402::Authorization)| {
         buyer.payment_with(accepted, &required, &nonce, |paid| change(paid))

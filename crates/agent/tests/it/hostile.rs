@@ -114,6 +114,7 @@ const ESCROW_DEMANDS: &[Tampered] = &[
     ("wrong_escrow_terms", |asked| terms(asked, "buyer", json!(key(99).address()))),
     ("wrong_escrow_terms", |asked| terms(asked, "amount", json!("1"))),
     ("wrong_escrow_terms", |asked| terms(asked, "capability", json!("custom.a.b"))),
+    ("wrong_escrow_terms", |asked| terms(asked, "verification_version", json!("v1"))),
     ("wrong_escrow_terms", |asked| terms(asked, "hire_hash", json!(Hash32::from([7; 32])))),
     ("wrong_escrow_terms", |asked| terms(asked, "verification_window_ms", json!(10))),
     ("wrong_escrow_terms", |asked| terms(asked, "deliver_within_ms", json!(86_400_000))),
@@ -131,6 +132,16 @@ async fn nothing_is_signed_for_an_escrow_on_other_terms() {
         assert_eq!(tried[0].code, *code, "{}", tried[0].detail);
         assert_eq!(bad.paid.load(SeqCst), 0);
     }
+    // Who promised the stricter check is not judged by the first one.
+    world.node.ledger().listings.clear();
+    let strict = world.escrow(1, Manners::default()).await;
+    let mut listing = strict.listing.clone();
+    listing.verification_version = Some("v1".to_owned());
+    listing.sign(&key(1)).unwrap();
+    world.node.ledger().listings = vec![listing];
+    let error = buyer.hire(double(1)).await.unwrap_err();
+    let HireError::AllRefused { tried } = error else { panic!("{error}") };
+    assert_eq!(tried[0].code, "wrong_escrow_terms", "{}", tried[0].detail);
     assert_eq!(world.node.ledger().verified, 0, "a payment was signed");
 }
 

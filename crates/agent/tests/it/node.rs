@@ -22,7 +22,7 @@ use skep_wire::{
     hire::{
         CounterSignature, CounterSigned, EscrowOrder, EscrowVerb, Findings, Found, HireEscrow,
         HirePayload, Judgement, Listing, Ranking, Receipt, ReceiptAccepted, Reputation, Search,
-        SearchAnswer, StoredReceipt, WalletSigned, direct_payment_nonce,
+        SearchAnswer, StoredReceipt, WalletSigned,
     },
     settle::EscrowStatus,
     x402::{
@@ -159,7 +159,7 @@ impl Node {
             buyer = facts.buyer_id;
             let wanted = match &skep.escrow {
                 Some(terms) => terms.payment_nonce().unwrap(),
-                None => direct_payment_nonce(&digest),
+                None => facts.payment_nonce(&digest),
             };
             if nonce != wanted {
                 return Err(reason::NOT_FOR_THIS_HIRE);

@@ -18,7 +18,7 @@ use skep_base::{AgentId, Amount, Clock, Hash32, Timestamp, wallet::WalletKey};
 use skep_probe::{Egress, Policy};
 use skep_sdk::{Client, Retries};
 use skep_wire::{
-    hire::{EscrowTerms, HireRequest, PROTOCOL, PaymentMode, WalletSigned, direct_payment_nonce},
+    hire::{EscrowTerms, HireRequest, PROTOCOL, PaymentMode, WalletSigned},
     x402::{
         Authorization, ExactPayload, PAYMENT_REQUIRED, PAYMENT_SIGNATURE, Payment, PaymentRequired,
         Rail, Requirements, from_header, to_header,
@@ -275,7 +275,7 @@ impl Buyer {
                 let terms: EscrowTerms = serde_json::from_value(terms.clone()).unwrap();
                 terms.payment_nonce().unwrap()
             }
-            None => direct_payment_nonce(&hire.digest().unwrap()),
+            None => hire.payment_nonce().unwrap(),
         };
         self.payment_with(&accepted, &required, &nonce, |_| {})
     }

@@ -12,7 +12,7 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const V0_SINCE: Timestamp = Timestamp::from_ms(20_583 * DAY_MS);
 /// 2026-11-15.
 const V1_SINCE: Timestamp = Timestamp::from_ms(20_772 * DAY_MS);
-const VERSIONS: &[Version] = &[
+pub(super) const VERSIONS: &[Version] = &[
     Version {
         name: V0,
         since: V0_SINCE,

@@ -65,11 +65,16 @@ impl Counts {
         i64::try_from(bps).ok()
     }
 
+    /// As others may know it: `coarse` in steps only, as the seller wants it.
+    pub(super) fn known_success_bps(&self, coarse: bool) -> Option<i64> {
+        self.success_bps().map(|bps| if coarse { bps / 500 * 500 } else { bps })
+    }
+
     /// `coarse`: in steps only, as the seller wants it.
     pub(super) fn reputation(&self, now: Timestamp, coarse: bool) -> Reputation {
         let today = now.as_ms().div_euclid(DAY_MS);
         let recent: u64 = self.days.range(today - RECENT_DAYS + 1..).map(|(_, n)| n).sum();
-        let success = self.success_bps().map(|bps| if coarse { bps / 500 * 500 } else { bps });
+        let success = self.known_success_bps(coarse);
         let latency = self.latency_ms_sum.checked_div(self.latencies);
         let round = |number: u64| if coarse { power_of_ten(number) } else { number };
         Reputation {

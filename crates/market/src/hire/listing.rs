@@ -100,7 +100,8 @@ impl ListingRecord {
             clarifies: listing.clarification_supported == Some(true),
             audited: listing.audit_participating == Some(true),
             first_free: listing.first_call_free == Some(true),
-            success_bps: self.counts.success_bps(),
+            // Nobody finds out by filters what is not shown.
+            success_bps: self.counts.known_success_bps(self.is_coarse()),
         };
         Some(Indexed { row, terms: terms::terms(listing, self.seller.benchmark) })
     }
@@ -119,11 +120,17 @@ impl ListingRecord {
     /// change a count, and nothing of that.
     fn is_found_like(&self, other: &ListingRecord) -> bool {
         let place = |record: &ListingRecord| {
-            let (rank, success) = (record.facts().score(), record.counts.success_bps());
+            let success = record.counts.known_success_bps(record.is_coarse());
+            let rank = record.facts().score();
             let seen = (record.is_removed(), record.verification, record.seller.benchmark);
             (rank, success, seen)
         };
         place(self) == place(other) && self.listing == other.listing
+    }
+
+    /// Whether its numbers are shown in steps only.
+    pub(super) fn is_coarse(&self) -> bool {
+        self.listing.private_metrics == Some(true)
     }
 
     pub(crate) fn is_removed(&self) -> bool {

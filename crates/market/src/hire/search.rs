@@ -2,6 +2,7 @@
 
 use skep_base::id::ListingId;
 use skep_hire::{
+    capability,
     listing::version_number,
     rank::RANKED_BY,
     terms::{self, QUERY_WORDS_MAX, WORD_BYTES_MAX, WORD_LEN_MIN},
@@ -49,7 +50,8 @@ impl Market {
         let after = search.cursor.as_deref().map(parse_cursor).transpose()?;
         let first_page = after.is_none();
         let terms = asked_terms(&search)?;
-        let filter = filter(&search)?;
+        let mut filter = filter(&search)?;
+        filter.standard_min = Some(capability::oldest_version(self.store.now().await?));
         let page = match wants_unknown(&search) {
             true => ListingPage::default(),
             false => {
@@ -159,6 +161,7 @@ fn filter(search: &Search) -> Result<ListingFilter, HireRefusal> {
         clarifies: search.clarification_supported,
         audited: search.audit_participating,
         first_free: search.first_call_free,
+        standard_min: None,
     })
 }
 

@@ -15,7 +15,7 @@ use crate::{Failure, Market, read};
 
 impl ListingRecord {
     pub(super) fn found(self, now: Timestamp) -> Found {
-        let coarse = self.listing.private_metrics == Some(true);
+        let coarse = self.is_coarse();
         let (facts, seller) = (self.facts(), self.seller);
         let published = seller.phase != Phase::Unverified;
         Found {

@@ -9,7 +9,7 @@ use skep_base::{
 };
 use skep_store::AccountId;
 use skep_wire::{
-    hire::{BindingRefusal, ESCROW_WAIT_MS_MAX, EscrowTerms, HireFacts, direct_payment_nonce},
+    hire::{BindingRefusal, ESCROW_WAIT_MS_MAX, EscrowTerms, HireFacts, is_shown_with_hire},
     x402::{
         EXACT, FacilitatorRequest, Payment, PaymentError, Rail, Requirements, RequirementsV1,
         V1_NETWORK, is_identifier, ledger_network, reason,
@@ -145,6 +145,9 @@ impl Claim {
             let named = facts.budget_token.clone().map(Named::of).transpose();
             self.budget = named.map_err(|e| PayRefusal::new(reason::BUDGET, e.to_string()))?;
             self.hire = Some((digest, facts));
+        } else if is_shown_with_hire(&self.nonce) {
+            let message = "it is made under a budget, or for another: it comes with its hire";
+            return Err(PayRefusal::new(reason::NOT_FOR_THIS_HIRE, message));
         }
         match terms.escrow {
             Some(escrow) => {
@@ -188,7 +191,7 @@ impl Claim {
         if facts.max_price_usdc.as_ref().is_some_and(|most| most.amount() < self.amount) {
             return other("the price is above the hire's max_price_usdc");
         }
-        if !escrow && self.nonce != direct_payment_nonce(digest) {
+        if !escrow && self.nonce != facts.payment_nonce(digest) {
             return other("the payment's nonce is not the one of this hire");
         }
         Ok(())

@@ -183,6 +183,26 @@ on_both_engines! {
         f.audit_is_clean().await;
     }
 
+    /// A seller that does not show the hire would spend beside the budget.
+    async fn a_payment_under_a_budget_comes_with_its_hire(f: Fixture) {
+        let (ann, ben) = f.two().await;
+        let token = budget(&ann, "0.0001", 1);
+        let mut bill = under(&f, &token, &ann, &ben, 60, 1);
+        let shown = bill.skep.take();
+        let said = f.market.x402_settle(&bill.request()).await.unwrap();
+        assert_eq!(said.error_reason.as_deref(), Some(reason::NOT_FOR_THIS_HIRE));
+        // Nor under another hire's name, which has no budget.
+        let other = hire(&ann, ben.id(), 2, json!({}));
+        bill.skep = Bill::for_hire(&f.market.rail(), &ann, ben.id(), 60, &other).skep;
+        let said = f.market.x402_settle(&bill.request()).await.unwrap();
+        assert_eq!(said.error_reason.as_deref(), Some(reason::NOT_FOR_THIS_HIRE));
+        bill.skep = shown;
+        assert!(f.market.x402_settle(&bill.request()).await.unwrap().success);
+        let spent = f.market.budget(&token.id().unwrap()).await.unwrap().spent_minor;
+        assert_eq!(spent.minor(), 60);
+        f.audit_is_clean().await;
+    }
+
     async fn fifty_parallel_hires_never_exceed_a_budget_and_its_parts(f: Fixture) {
         let (ann, ben) = f.two().await;
         let (cleo, dan) = (Person::new(3), Person::new(4));

@@ -147,7 +147,7 @@ on_both_engines! {
     async fn the_receipt_is_entered_with_the_payment(f: Fixture) {
         let w = World::of(&f).await;
         let wanted = w.hire(1, json!({}));
-        let nonce = skep_wire::hire::direct_payment_nonce(&wanted.digest().unwrap());
+        let nonce = wanted.payment_nonce().unwrap();
         let tx_hash = w.market.rail().tx_hash(&w.cleo.id(), &nonce);
         let receipt = w.receipt(&f, &tx_hash, &wanted, &w.ben);
         let mut request = w.bill(&wanted).request();
@@ -156,6 +156,18 @@ on_both_engines! {
         let paid = settle(&w.market, &request).await;
         assert!(paid.receipt_entered && paid.transaction == tx_hash, "{paid:?}");
         assert_eq!(w.market.receipt(&receipt.hire_id).await.unwrap().receipt, receipt);
+    }
+
+    /// Or its receipt could not be compared with the buyer's, and nobody could dispute it.
+    async fn what_another_wallet_pays_comes_with_its_hire(f: Fixture) {
+        let w = World::of(&f).await;
+        let mut bill = w.bill(&w.hire(1, json!({})));
+        let shown = bill.skep.take();
+        let said = w.market.x402_settle(&bill.request()).await.unwrap();
+        assert_eq!(said.error_reason.as_deref(), Some(reason::NOT_FOR_THIS_HIRE));
+        bill.skep = shown;
+        assert!(settle(&w.market, &bill.request()).await.success);
+        f.audit_is_clean().await;
     }
 
     async fn no_other_wallet_pays(f: Fixture) {

@@ -14,7 +14,6 @@ use skep_store::{Call, Decision, Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::{
     hire::{
         BudgetToken, EscrowOrder, EscrowTerms, EscrowVerb, HireRequest, PROTOCOL, WalletSigned,
-        direct_payment_nonce,
     },
     x402::{
         Authorization, FacilitatorRequest, LEDGER_CHAIN_ID, Rail, SettleResponse, SkepTerms,
@@ -91,7 +90,7 @@ impl Bill {
         hire: &HireRequest,
     ) -> Bill {
         let mut bill = Bill::new(2, rail, from, to, minor, 0);
-        bill.nonce = direct_payment_nonce(&hire.digest().unwrap());
+        bill.nonce = hire.payment_nonce().unwrap();
         bill.skep = Some(SkepTerms { hire: hire.envelope().ok(), ..SkepTerms::default() });
         bill
     }

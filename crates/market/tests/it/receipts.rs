@@ -466,6 +466,12 @@ on_both_engines! {
         assert_eq!(found.reputation.last_30d_hire_count, Some(10));
         assert_eq!(found.reputation.success_rate, Some(0.9));
         assert_eq!(found.ranking.because[1], "at least 8 confirmed hires");
+        // Eleven of twelve are more, and nobody finds that out by asking.
+        for (least, is_found) in [(0.9, true), (0.901, false), (0.91, false)] {
+            let asked = json!({ "capability": "custom.test.echo", "min_success_rate": least });
+            let answer = w.market.search(serde_json::from_value(asked).unwrap()).await.unwrap();
+            assert_eq!(!answer.agents.is_empty(), is_found, "{least}");
+        }
     }
 
     async fn payloads_are_sealed_and_fit_their_receipt(f: Fixture) {

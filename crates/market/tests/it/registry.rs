@@ -254,6 +254,32 @@ on_both_engines! {
         assert_eq!(answer.body, "130");
     }
 
+    /// 8.2: what was promised by an old check is found until that ends.
+    async fn an_old_version_is_found_until_it_ends(f: Fixture) {
+        let (ann, door) = f.seller(1).await;
+        let market = unasked(&f);
+        let mean = "compute.statistics.mean";
+        for (description, version, capability) in
+            [("old", "v0", mean), ("new", "v1", mean), ("own", "v0", "custom.test.echo")]
+        {
+            let more = json!({ "description": description, "verification_version": version,
+                "capability": capability,
+                "payment_mode": if version == "v0" { "direct" } else { "platform_escrow:skep" } });
+            market.publish_listing(ann.lists(f.now(), &door.url, more)).await.unwrap();
+        }
+        let known = skep_hire::capability::find(mean).unwrap();
+        let (_, end) = known.deprecated_versions().next().unwrap();
+        let asked = json!({ "agent_id": ann.id() });
+        f.clock.advance(end.since(f.now()) - Duration::from_millis(1));
+        let before = found(&market, asked.clone()).await;
+        assert_eq!(before.split(' ').count(), 3, "{before}");
+        f.clock.advance(Duration::from_millis(1));
+        let after = found(&market, asked).await;
+        let mut left: Vec<&str> = after.split(' ').collect();
+        left.sort_unstable();
+        assert_eq!(left, ["new", "own"]);
+    }
+
     async fn every_filter_of_a_search_is_heard(f: Fixture) {
         let (ann, door) = f.seller(1).await;
         let (ben, _) = f.seller(2).await;

@@ -15,10 +15,7 @@ use skep_probe::{Egress, Request};
 use skep_store::SystemClock;
 use skep_testkit::process::Child;
 use skep_wire::{
-    hire::{
-        EscrowTerms, HireRequest, PROTOCOL, PaymentMode, Verification, WalletSigned,
-        direct_payment_nonce,
-    },
+    hire::{EscrowTerms, HireRequest, PROTOCOL, PaymentMode, Verification, WalletSigned},
     x402::{
         Authorization, ExactPayload, PAYMENT_REQUIRED, PAYMENT_SIGNATURE, Payment, PaymentRequired,
         Rail, Requirements, from_header, to_header,
@@ -289,7 +286,7 @@ impl Hand {
         let way = required.accepts.first().context("the 402 offers no way to pay")?;
         let nonce = match way.extra.get("escrow") {
             Some(terms) => serde_json::from_value::<EscrowTerms>(terms.clone())?.payment_nonce()?,
-            None => direct_payment_nonce(&hire.digest()?),
+            None => hire.payment_nonce()?,
         };
         let payload = self.signed(way, &nonce)?;
         Ok(Payment::new(way.clone(), required.resource, payload))

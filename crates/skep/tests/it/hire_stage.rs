@@ -16,9 +16,7 @@ use skep_sdk::Client;
 use skep_store::SystemClock;
 use skep_testkit::process::{Child, Run, free_port, run_until};
 use skep_wire::{
-    hire::{
-        EscrowTerms, HireRequest, PROTOCOL, StoredReceipt, Usdc, WalletSigned, direct_payment_nonce,
-    },
+    hire::{EscrowTerms, HireRequest, PROTOCOL, StoredReceipt, Usdc, WalletSigned},
     wallet::HistoryLine,
     x402::{
         Authorization, ExactPayload, LEDGER_CHAIN_ID, PAYMENT_REQUIRED, PAYMENT_SIGNATURE, Payment,
@@ -375,7 +373,7 @@ fn nonce_of(hire: &HireRequest, accepted: &Requirements) -> Hash32 {
     let terms = accepted.extra.get("escrow").cloned();
     match terms.and_then(|terms| serde_json::from_value::<EscrowTerms>(terms).ok()) {
         Some(terms) => terms.payment_nonce().unwrap(),
-        None => direct_payment_nonce(&hire.digest().unwrap()),
+        None => hire.payment_nonce().unwrap(),
     }
 }
 

@@ -22,7 +22,7 @@ use skep_testkit::{
     rng::{Rng, seed_or},
 };
 use skep_wire::{
-    hire::{HireRequest, HireResponse, Judgement, PROTOCOL, WalletSigned, direct_payment_nonce},
+    hire::{HireRequest, HireResponse, Judgement, PROTOCOL, WalletSigned},
     x402::{
         Authorization, ExactPayload, LEDGER_CHAIN_ID, PAYMENT_REQUIRED, PAYMENT_SIGNATURE, Payment,
         PaymentRequired, Rail, from_header, to_header,
@@ -235,7 +235,7 @@ impl Hand {
         }
         let required = required.expect("a seller that says what it costs");
         let accepted = required.accepts[0].clone();
-        let nonce = direct_payment_nonce(&hire.digest().unwrap());
+        let nonce = hire.payment_nonce().unwrap();
         let until_s = SystemClock.now().as_ms() / 1000 + accepted.max_timeout_seconds as i64;
         let ends = (self.actor.id(), accepted.pay_to);
         let authorization = Authorization::new(ends, accepted.amount, (0, until_s), &nonce);

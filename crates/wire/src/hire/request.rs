@@ -73,6 +73,12 @@ impl HireRequest {
     pub fn envelope(&self) -> Result<HireEnvelope, SignedError> {
         Ok(HireEnvelope { statement: self.statement()?, signature: self.signature })
     }
+
+    /// The EIP-3009 nonce that pays directly for this hire and nothing else.
+    pub fn payment_nonce(&self) -> Result<Hash32, SignedError> {
+        let is_shown = self.budget_token.is_some() || self.payer.is_some();
+        Ok(payment_nonce(&self.digest()?, is_shown))
+    }
 }
 
 /// A signed hire whose `params` are only there as `params_hash`.
@@ -105,7 +111,20 @@ pub struct HireFacts {
     pub issued_at: Option<Timestamp>,
 }
 
+impl HireFacts {
+    /// As [`HireRequest::payment_nonce`]. `digest`: the hire's.
+    pub fn payment_nonce(&self, digest: &Hash32) -> Hash32 {
+        payment_nonce(digest, self.budget_token.is_some() || self.payer.is_some())
+    }
+}
+
 impl HireEnvelope {
+    /// As [`HireRequest::payment_nonce`]. `digest`: the hire's.
+    pub fn payment_nonce(&self, digest: &Hash32) -> Hash32 {
+        let says = |name: &str| self.statement.get(name).is_some_and(|value| !value.is_null());
+        payment_nonce(digest, says("budget_token") || says("payer"))
+    }
+
     /// Checks that the buyer signed it. Gives the hire's digest and what it says.
     pub fn check(&self) -> Result<(Hash32, HireFacts), SignedError> {
         let facts: HireFacts = serde_json::from_value(self.statement.clone())
@@ -122,7 +141,25 @@ impl HireEnvelope {
     }
 }
 
-/// The EIP-3009 nonce that pays for this hire and nothing else.
+/// What the nonce of a payment begins with that is taken only with its hire: that says under which
+/// budget it is made, or for whom.
+const SHOWN_WITH_HIRE: &[u8; 8] = b"skephire";
+
+fn payment_nonce(hire: &Hash32, is_shown: bool) -> Hash32 {
+    let mut nonce = direct_payment_nonce(hire);
+    if is_shown {
+        nonce.0[..SHOWN_WITH_HIRE.len()].copy_from_slice(SHOWN_WITH_HIRE);
+    }
+    nonce
+}
+
+/// Whether a payment is good only together with the hire that it is for.
+pub fn is_shown_with_hire(nonce: &Hash32) -> bool {
+    nonce.as_bytes().starts_with(SHOWN_WITH_HIRE)
+}
+
+/// The nonce of a hire without budget that its buyer pays itself. Whoever knows the hire knows its
+/// payment by it, also where the seller did not show the hire.
 pub fn direct_payment_nonce(hire: &Hash32) -> Hash32 {
     keccak256(&[b"skep/hire-payment/v1", hire.as_bytes().as_slice()].concat())
 }

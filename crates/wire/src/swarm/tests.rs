@@ -370,7 +370,13 @@ fn only_what_needs_it_carries_others() {
         }
     };
     let carrying: Vec<&str> = Message::METHODS.into_iter().filter(|m| carries(m)).collect();
-    let expected = ["hierarchy.succession", "board.invite", "board.ready", "consensus.certificate"];
+    let expected = [
+        "hierarchy.succession",
+        "board.invite",
+        "board.ready",
+        "board.dissolve",
+        "consensus.certificate",
+    ];
     assert_eq!(carrying, expected);
     let opened = open(&signed("board.invite", params("board.invite"), 1, 1)).unwrap();
     let with = |count| {

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 use skep_base::{AgentId, Amount, Timestamp, wallet::WalletKey};
 use skep_wire::{
-    hire::{HireRequest, PROTOCOL, WalletSigned, direct_payment_nonce},
+    hire::{HireRequest, PROTOCOL, WalletSigned},
     x402::{Authorization, ExactPayload, LEDGER_CHAIN_ID, Payment, Resource},
 };
 
@@ -44,7 +44,7 @@ fn request(rail: &Rail) -> FacilitatorRequest {
         extra: BTreeMap::new(),
     };
     hire.sign(&wallet).unwrap();
-    let nonce = direct_payment_nonce(&hire.digest().unwrap());
+    let nonce = hire.payment_nonce().unwrap();
     let sides = (wallet.address(), SHOP);
     let authorization = Authorization::new(sides, amount, (0, 1_800_000_600), &nonce);
     let signature = authorization.sign(&rail.domain(LEDGER_CHAIN_ID), &wallet).unwrap();
