@@ -51,7 +51,8 @@ impl Market {
         let first_page = after.is_none();
         let terms = asked_terms(&search)?;
         let mut filter = filter(&search)?;
-        filter.standard_min = Some(capability::oldest_version(self.store.now().await?));
+        let now = self.store.now().await?;
+        filter.standard_min = Some(capability::oldest_version(now)).filter(|least| *least > 0);
         let page = match wants_unknown(&search) {
             true => ListingPage::default(),
             false => {
@@ -61,7 +62,7 @@ impl Market {
         };
         let next_cursor = page.next.as_ref().map(cursor);
         let mut answer = SearchAnswer {
-            agents: self.show_found(page.rows).await?,
+            agents: self.show_found(page.rows, now).await?,
             next_cursor,
             matching: search.matching,
             ranked_by: RANKED_BY.to_owned(),

@@ -56,7 +56,8 @@ impl Market {
         let terms = vec![terms::agent_term(agent)];
         let page =
             self.store.search_listings(terms, ListingFilter::default(), after, limit).await?;
-        let items = self.show_found(page.rows).await?;
+        let now = self.store.now().await?;
+        let items = self.show_found(page.rows, now).await?;
         Ok(Page { items, next_cursor: page.next.as_ref().map(search::cursor) })
     }
 
@@ -79,13 +80,17 @@ impl Market {
     }
 
     /// The listings behind rows. What was removed meanwhile is left out.
-    pub(super) async fn show_found(&self, rows: Vec<ListingRow>) -> Result<Vec<Found>, Failure> {
+    pub(super) async fn show_found(
+        &self,
+        rows: Vec<ListingRow>,
+        now: Timestamp,
+    ) -> Result<Vec<Found>, Failure> {
         let ids = rows.iter().filter_map(|row| row.id.parse().ok());
         let keys: Vec<_> = ids.map(|id| listing_key(&id)).collect();
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let (count, now) = (keys.len(), self.store.now().await?);
+        let count = keys.len();
         let mut records = self.read_all(keys).await?;
         let mut found = Vec::with_capacity(count);
         for _ in 0..count {
