@@ -161,7 +161,7 @@ pub struct HireArgs {
     /// Sellers that are tried
     #[arg(long, value_name = "N", default_value_t = 3)]
     sellers: usize,
-    /// Release money in escrow for a result that nobody can check
+    /// Hire by escrow, and release the money, for a result that nobody can check
     #[arg(long)]
     accept_unverifiable: bool,
     /// Write the result to this file

@@ -187,11 +187,20 @@ impl Buyer {
         if !fits {
             return wrong("it is paid in another way");
         }
+        let version = listing.verification_version.as_deref();
+        let checker = &self.inner.config.checker;
+        let free_only = order.max_price == Amount::ZERO;
+        if mode.is_escrow()
+            && !free_only
+            && !order.accept_unverifiable
+            && !checker.can_check(&listing.capability, version)
+        {
+            return Err(Refusal::Unverifiable);
+        }
         if order.max_latency_ms.is_some_and(|most| listing.max_latency_ms > most) {
             return wrong("it takes too long");
         }
         let price = quoted.unwrap_or_else(|| listing.price_usdc.amount());
-        let free_only = order.max_price == Amount::ZERO;
         if free_only && listing.first_call_free != Some(true) {
             return Err(Refusal::NotFree);
         }

@@ -214,13 +214,23 @@ async fn good_work_is_released_and_what_nobody_can_check_only_by_choice() {
         listing.capability = "custom.a.b".to_owned();
         listing.payment_mode = Some(mode.clone());
     };
-    world.listed(2, Manners::default(), custom).await;
+    let unchecked = world.listed(2, Manners::default(), custom).await;
     let order = HireOrder { capability: "custom.a.b".to_owned(), ..double(4) };
-    let hired = buyer.hire(order.clone()).await.unwrap();
+    let error = buyer.hire(order.clone()).await.unwrap_err();
+    assert!(error.advice().contains("--accept-unverifiable"), "{}", error.advice());
+    assert!(error.advice().contains("--payment-mode direct"), "{}", error.advice());
+    let HireError::AllRefused { tried } = error else { panic!("{error}") };
+    assert_eq!((tried[0].code.as_str(), tried[0].authorized), ("unverifiable", false));
+    assert_eq!((unchecked.unpaid.load(SeqCst), unchecked.runs.load(SeqCst)), (0, 0));
+    let accepted = HireOrder { accept_unverifiable: true, ..order.clone() };
+    let hired = buyer.hire(accepted).await.unwrap();
     assert!(!hired.verification.verifiable && !hired.dispute);
-    assert_eq!((hired.paid, hired.escrow.unwrap().status.as_str()), (Amount::ZERO, "REFUNDED"));
-    let hired = buyer.hire(HireOrder { accept_unverifiable: true, ..order }).await.unwrap();
     assert_eq!(hired.escrow.unwrap().status, "RELEASED");
+    // Whoever is paid directly is hired all the same.
+    let direct = |listing: &mut Listing| listing.capability = "custom.a.b".to_owned();
+    let direct = world.listed(3, Manners::default(), direct).await;
+    let hired = buyer.hire(order).await.unwrap();
+    assert_eq!((hired.seller, hired.paid.minor()), (direct.key.address(), direct.price()));
     world.agree(&buyer);
 }
 
@@ -397,6 +407,10 @@ struct Overloaded(std::sync::atomic::AtomicUsize);
 impl Checker for Overloaded {
     fn check_params(&self, _: &str, _: Option<&str>, _: &Value) -> Result<(), Vec<String>> {
         Ok(())
+    }
+
+    fn can_check(&self, capability: &str, version: Option<&str>) -> bool {
+        Doubles.can_check(capability, version)
     }
 
     fn verify<'a>(
