@@ -16,7 +16,7 @@ pub const SELLERS_MAX_DEFAULT: usize = 3;
 pub enum PaymentChoice {
     #[default]
     Any,
-    /// Sellers with this mode come first.
+    /// Sellers with this mode come first, the others after them.
     Prefer(PaymentMode),
     Require(PaymentMode),
     /// Any escrow of the node.

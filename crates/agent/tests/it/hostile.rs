@@ -453,6 +453,43 @@ async fn a_checker_without_time_decides_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preferred_mode_comes_first_wherever_it_is_listed() {
+    let world = World::open().await;
+    let direct = world.direct(1, Manners::default()).await;
+    let escrow = world.escrow(2, Manners::default()).await;
+    // More pages of others than anybody reads.
+    let mut listings = Vec::new();
+    for n in 0..150 {
+        let mut listing = direct.listing.clone();
+        listing.description = Some(format!("offer {n}"));
+        listing.sign(&direct.key).unwrap();
+        listings.push(listing);
+    }
+    listings.push(escrow.listing.clone());
+    world.node.ledger().listings = listings;
+    let buyer = world.buyer().await;
+    let prefer = |mode| HireOrder { payment: PaymentChoice::Prefer(mode), ..double(3) };
+    let plan = buyer.plan(&prefer(escrow.listing.mode())).await.unwrap();
+    let sellers: Vec<_> = plan.candidates.iter().map(|it| it.found.agent_id).collect();
+    let (one, other) = (direct.key.address(), escrow.key.address());
+    assert_eq!(sellers, [other, one, one], "the others come after it");
+    let hired = buyer.hire(prefer(escrow.listing.mode())).await.unwrap();
+    assert_eq!(hired.seller, other);
+    // Nobody has it: then the others will do, and each of them is there once.
+    world.node.ledger().listings = vec![direct.listing.clone(), escrow.listing.clone()];
+    let nowhere = PaymentMode::CustomEscrow("https://escrow.example".to_owned());
+    let plan = buyer.plan(&prefer(nowhere.clone())).await.unwrap();
+    assert_eq!((plan.candidates.len(), plan.refused.len()), (2, 0), "{plan:?}");
+    let plan = buyer.plan(&prefer(PaymentMode::Direct)).await.unwrap();
+    let sellers: Vec<_> = plan.candidates.iter().map(|it| it.found.agent_id).collect();
+    assert_eq!(sellers, [one, other], "each is there once");
+    world.node.ledger().listings.clear();
+    let error = buyer.plan(&prefer(nowhere)).await.unwrap_err();
+    assert_eq!(error.code(), "nobody_found");
+    world.agree(&buyer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_full_of_forgeries_hides_nobody() {
     let world = World::open().await;
     let good = world.direct(1, Manners::default()).await;
