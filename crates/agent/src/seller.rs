@@ -16,6 +16,7 @@ mod life;
 mod offer;
 mod program;
 mod refusal;
+mod schema;
 mod till;
 mod work;
 

@@ -28,6 +28,8 @@ mod paid;
 mod program;
 #[path = "it/purse.rs"]
 mod purse;
+#[path = "it/schemas.rs"]
+mod schemas;
 #[path = "it/stage.rs"]
 mod stage;
 #[path = "it/stall.rs"]

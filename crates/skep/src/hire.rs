@@ -142,6 +142,9 @@ pub struct HireArgs {
     /// Only this mode: direct, platform_escrow:NAME or custom_escrow:URL
     #[arg(long, value_name = "MODE")]
     payment_mode: Option<PaymentMode>,
+    /// Sellers of this mode first, and the others after them
+    #[arg(long, value_name = "MODE", conflicts_with_all = ["payment_mode", "escrow"])]
+    prefer_mode: Option<PaymentMode>,
     /// Pay from the wallet of this keyring: it signs that it pays for this hire of the agent's
     #[arg(long, value_name = "PATH", conflicts_with = "resume")]
     pay_with: Option<PathBuf>,
@@ -161,7 +164,7 @@ pub struct HireArgs {
     /// Sellers that are tried
     #[arg(long, value_name = "N", default_value_t = 3)]
     sellers: usize,
-    /// Release money in escrow for a result that nobody can check
+    /// Hire by escrow, and release the money, for a result that nobody can check
     #[arg(long)]
     accept_unverifiable: bool,
     /// Write the result to this file
@@ -215,10 +218,11 @@ impl HireArgs {
             Some(price) => price.amount(),
             None => Amount::new(MAX_PRICE_DEFAULT).unwrap_or_default(),
         };
-        let payment = match (&self.payment_mode, self.escrow) {
+        let payment = match (&self.payment_mode, &self.prefer_mode) {
             (Some(mode), _) => PaymentChoice::Require(mode.clone()),
-            (None, true) => PaymentChoice::Escrow,
-            (None, false) => PaymentChoice::Any,
+            (None, _) if self.escrow => PaymentChoice::Escrow,
+            (None, Some(mode)) => PaymentChoice::Prefer(mode.clone()),
+            (None, None) => PaymentChoice::Any,
         };
         let on_its_own_time = self.is_async.then(|| NO_CALLBACK.to_owned());
         Ok(HireOrder {

@@ -89,7 +89,8 @@ pub struct SellArgs {
     /// For people and searches
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Of a custom capability: {"input": …, "output": …} as JSON Schema
+    /// Of a custom capability: {"input": …, "output": …} as JSON Schema; what does not fit is
+    /// neither taken nor sold
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
     /// Do not put the listing into the registry

@@ -19,6 +19,13 @@ pub trait Checker: Send + Sync + fmt::Debug {
         capability::check_params(capability, version, params)
     }
 
+    /// Whether there is a check for what a listing promises. Whatever a checker knows beyond the
+    /// taxonomy it says here: money goes into escrow only for what can be checked.
+    fn can_check(&self, capability: &str, version: Option<&str>) -> bool {
+        let found = capability::find(capability);
+        found.is_some_and(|found| version.is_none_or(|version| found.has_version(version)))
+    }
+
     fn verify<'a>(
         &'a self,
         capability: &'a str,

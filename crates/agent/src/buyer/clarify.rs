@@ -56,6 +56,8 @@ impl Buyer {
             max_latency_ms: order.max_latency_ms,
             agent: order.agent,
             listing: order.listing,
+            // Nothing is paid for a question.
+            accept_unverifiable: true,
             ..HireOrder::new(order.capability.clone(), order.params.clone(), max_price)
         };
         let mut tried = Vec::new();

@@ -8,6 +8,9 @@ use crate::journal::JournalError;
 /// What the guarded client says of addresses that are not public.
 const REFUSED_ADDRESS: &str = "refused_address";
 
+/// Nobody can check what would be paid in escrow.
+const UNVERIFIABLE: &str = "unverifiable";
+
 /// Why one seller was not hired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -23,6 +26,9 @@ pub enum Refusal {
     UnknownEscrow(String),
     #[error("its escrow cannot be used: {detail}")]
     BadEscrow { code: String, detail: String },
+    /// What is in escrow would come back to the buyer, who has the result.
+    #[error("it is paid in escrow, and nobody can check what it gives")]
+    Unverifiable,
     #[error("it cannot be reached: {detail}")]
     Unreached { code: &'static str, detail: String },
     #[error("it sent the hire elsewhere, which is not followed")]
@@ -66,6 +72,7 @@ impl Refusal {
             Refusal::NotFree => "not_free",
             Refusal::UnknownEscrow(_) => "unknown_escrow",
             Refusal::BadEscrow { code, .. } => code,
+            Refusal::Unverifiable => UNVERIFIABLE,
             Refusal::Unreached { code, .. } => code,
             Refusal::Redirected => "redirected",
             Refusal::Declined { .. } => "declined",
@@ -171,6 +178,10 @@ impl HireError {
                 if tried.iter().any(|it| it.code == REFUSED_ADDRESS) =>
             {
                 "`--dev` allows sellers on this machine; other addresses of a network stay closed"
+            }
+            HireError::AllRefused { tried } if tried.iter().any(|it| it.code == UNVERIFIABLE) => {
+                "pay for what nobody can check with `--accept-unverifiable`, or hire by \
+                 `--payment-mode direct`"
             }
             HireError::AllRefused { .. } => "try again later, or allow other sellers",
             HireError::OverBudget { .. } => "ask for a larger budget, or wait for refunds",

@@ -16,7 +16,7 @@ pub const SELLERS_MAX_DEFAULT: usize = 3;
 pub enum PaymentChoice {
     #[default]
     Any,
-    /// Sellers with this mode come first.
+    /// Sellers with this mode come first, the others after them.
     Prefer(PaymentMode),
     Require(PaymentMode),
     /// Any escrow of the node.
@@ -41,7 +41,8 @@ pub struct HireOrder {
     /// A quote that [`Buyer::clarify`](super::Buyer::clarify) got; its parameters are used.
     pub quote_token: Option<String>,
     pub sellers_max: usize,
-    /// Whether money in escrow is released for a result that nobody can check.
+    /// Whether money in escrow is released for a result that nobody can check. Without, nobody is
+    /// hired in escrow for work that has no check: it would be done for nothing.
     pub accept_unverifiable: bool,
 }
 

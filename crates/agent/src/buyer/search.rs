@@ -1,8 +1,8 @@
 //! Who could do it, and who of them is what it says.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use skep_base::{Amount, Timestamp};
+use skep_base::{Amount, Timestamp, id::ListingId};
 use skep_hire::capability;
 use skep_wire::hire::{Found, PaymentMode, Search, SearchAnswer, Usdc};
 
@@ -28,6 +28,32 @@ pub(super) enum Memory {
 /// Somebody who was found, and what it would cost or why not.
 pub(super) type Judged = (Found, Result<Amount, Refusal>);
 
+/// The modes that are searched, one after the other. The preferred one has a search of its own:
+/// among all the others its sellers may be on a page that nobody reads.
+fn modes(payment: &PaymentChoice) -> Vec<Option<String>> {
+    match payment {
+        PaymentChoice::Any => vec![None],
+        PaymentChoice::Prefer(mode) => vec![Some(mode.to_string()), None],
+        PaymentChoice::Require(mode) => vec![Some(mode.to_string())],
+        PaymentChoice::Escrow => vec![Some("platform_escrow:*".to_owned())],
+    }
+}
+
+/// The first page of what fits an order.
+fn question(order: &HireOrder, payment_mode: Option<String>) -> Search {
+    let free_only = order.max_price == Amount::ZERO;
+    Search {
+        capability: Some(order.capability.clone()),
+        max_price_usdc: (!free_only).then(|| Usdc::from(order.max_price)),
+        max_latency_ms: order.max_latency_ms,
+        payment_mode,
+        first_call_free: free_only.then_some(true),
+        agent_id: order.agent,
+        limit: Some(FOUND_MAX),
+        ..Search::default()
+    }
+}
+
 impl Buyer {
     /// Those that the node knows, best first. More pages are read while too few of those that were
     /// found can be hired: anybody can fill a page. Says also whether some of it was remembered.
@@ -43,46 +69,36 @@ impl Buyer {
             let judged = self.judge_listing(&found, order, quoted).await?;
             return Ok((vec![(found, judged)], false));
         }
-        let free_only = order.max_price == Amount::ZERO;
-        let mut search = Search {
-            capability: Some(order.capability.clone()),
-            max_price_usdc: (!free_only).then(|| Usdc::from(order.max_price)),
-            max_latency_ms: order.max_latency_ms,
-            payment_mode: match &order.payment {
-                PaymentChoice::Require(mode) => Some(mode.to_string()),
-                PaymentChoice::Escrow => Some("platform_escrow:*".to_owned()),
-                PaymentChoice::Any | PaymentChoice::Prefer(_) => None,
-            },
-            first_call_free: free_only.then_some(true),
-            agent_id: order.agent,
-            limit: Some(FOUND_MAX),
-            ..Search::default()
-        };
         self.tell(|| format!("looking for {}", order.capability));
         let (mut judged, mut usable, mut remembered) = (Vec::<Judged>::new(), 0, false);
-        for _ in 0..PAGES_MAX {
-            let (answer, known) = self.found(&search, memory).await?;
-            remembered |= known;
-            if judged.is_empty() && answer.agents.is_empty() {
-                return Err(HireError::NobodyFound {
-                    capability: order.capability.clone(),
-                    available: answer.available_capabilities.unwrap_or_default(),
-                });
+        let mut available = Vec::new();
+        for payment_mode in modes(&order.payment) {
+            let mut search = question(order, payment_mode);
+            // The rest is searched without a mode, and has those of the preferred one in it.
+            let seen: BTreeSet<ListingId> = judged.iter().map(|(it, _)| it.listing_id).collect();
+            for _ in 0..PAGES_MAX {
+                let (answer, known) = self.found(&search, memory).await?;
+                remembered |= known;
+                available = answer.available_capabilities.unwrap_or_default();
+                let new = |found: &Found| !seen.contains(&found.listing_id);
+                for found in answer.agents.into_iter().filter(new) {
+                    let price = self.judge_listing(&found, order, quoted).await?;
+                    usable += usize::from(price.is_ok());
+                    judged.push((found, price));
+                }
+                search.cursor = answer.next_cursor;
+                if search.cursor.is_none() || usable >= order.sellers_max.max(1) {
+                    break;
+                }
             }
-            for found in answer.agents {
-                let price = self.judge_listing(&found, order, quoted).await?;
-                usable += usize::from(price.is_ok());
-                judged.push((found, price));
-            }
-            search.cursor = answer.next_cursor;
-            if search.cursor.is_none() || usable >= order.sellers_max.max(1) {
+            if usable >= order.sellers_max.max(1) {
                 break;
             }
         }
-        if let PaymentChoice::Prefer(preferred) = &order.payment {
-            judged.sort_by_key(|(found, _)| found.listing.mode() != *preferred);
+        match judged.is_empty() {
+            true => Err(HireError::NobodyFound { capability: order.capability.clone(), available }),
+            false => Ok((judged, remembered)),
         }
-        Ok((judged, remembered))
     }
 
     /// What the node finds, or has found a moment ago, and which of the two.
@@ -187,11 +203,20 @@ impl Buyer {
         if !fits {
             return wrong("it is paid in another way");
         }
+        let version = listing.verification_version.as_deref();
+        let checker = &self.inner.config.checker;
+        let free_only = order.max_price == Amount::ZERO;
+        if mode.is_escrow()
+            && !free_only
+            && !order.accept_unverifiable
+            && !checker.can_check(&listing.capability, version)
+        {
+            return Err(Refusal::Unverifiable);
+        }
         if order.max_latency_ms.is_some_and(|most| listing.max_latency_ms > most) {
             return wrong("it takes too long");
         }
         let price = quoted.unwrap_or_else(|| listing.price_usdc.amount());
-        let free_only = order.max_price == Amount::ZERO;
         if free_only && listing.first_call_free != Some(true) {
             return Err(Refusal::NotFree);
         }

@@ -39,6 +39,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const RESULTS_IN_MEMORY: usize = 128 * 1024 * 1024;
 /// From so many questions on, old ones are looked for.
 const QUESTIONS_SWEPT_AT: usize = 4096;
+/// How often a hire may come to nothing before its payment is not tried again: a payment may be
+/// good for ever, and each try is work for the node and a line of the journal.
+const TRIES_MAX: u32 = 20;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// One hire and who waits for it.
@@ -46,6 +49,8 @@ struct Slot {
     known: Known,
     /// Whether its result is among those that memory keeps for a while.
     counted: bool,
+    /// How often it has come to nothing.
+    in_vain: u32,
     changed: watch::Sender<u64>,
 }
 
@@ -280,9 +285,11 @@ impl Book {
         }
     }
 
-    /// A payment that was refused may be tried again: then the hire is whole again.
-    pub(crate) async fn retry_payment(&self, id: &str) -> bool {
-        if self.get(id).is_none_or(|known| known.withheld.is_none()) {
+    /// A payment that was refused may be tried again while it is good: then the hire is whole
+    /// again.
+    pub(crate) async fn retry_payment(&self, id: &str, now: Timestamp) -> bool {
+        let may = |slot: &Slot| slot.in_vain < TRIES_MAX && slot.known.is_payable(now);
+        if !self.shelves().hires.get(id).is_some_and(may) {
             return false;
         }
         match self.look_up(id).await {
@@ -427,8 +434,12 @@ impl Shelves {
                 let Some(id) = entry.id().map(str::to_owned) else { return };
                 let Some(slot) = self.hires.get_mut(&id) else { return };
                 if let Entry::Failed { at, .. } | Entry::Withheld { at, .. } = &entry {
-                    let key = (slot.known.hire.payer(), at.as_ms() / DAY_MS);
-                    *self.in_vain.entry(key).or_default() += 1;
+                    // A wallet's luck is counted by hires, however often one is tried.
+                    if slot.in_vain == 0 {
+                        let key = (slot.known.hire.payer(), at.as_ms() / DAY_MS);
+                        *self.in_vain.entry(key).or_default() += 1;
+                    }
+                    slot.in_vain += 1;
                 }
                 slot.known.apply(entry);
                 let ended = slot.known.next() == Next::Nothing;
@@ -474,7 +485,8 @@ impl Shelves {
         }
         self.accept_quote(&hire, true);
         let changed = watch::channel(0).0;
-        self.hires.insert(id, Slot { known: Known::new(hire), counted: false, changed });
+        let known = Known::new(hire);
+        self.hires.insert(id, Slot { known, counted: false, in_vain: 0, changed });
     }
 
     /// Takes back what [`Shelves::start`] did: the hire could not be written down.
@@ -507,8 +519,12 @@ impl Shelves {
         }
     }
 
-    /// Makes a withheld hire whole again, unless somebody else was faster.
+    /// Makes a withheld hire whole again, unless somebody else was faster, or the journal was
+    /// rewritten and has neither its payment nor its result any more.
     fn reopen(&mut self, id: &str, whole: Known) -> bool {
+        if matches!(whole.hire.way, Way::Over) || whole.made.is_none() {
+            return false;
+        }
         let Some(slot) = self.hires.get_mut(id).filter(|slot| slot.known.withheld.is_some()) else {
             return false;
         };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use skep_hire::capability;
 use skep_wire::hire::Verification;
 
-use super::offer::Offer;
+use super::offer::{Offer, Ware};
 use crate::buyer::Checker;
 
 /// What is wrong with an offer's capability and the version that it promises.
@@ -21,12 +21,14 @@ pub(crate) fn check_promise(name: &str, version: Option<&str>) -> Result<(), Str
 /// What is wrong with parameters.
 pub(crate) fn check_params(
     checker: &dyn Checker,
-    offer: &Offer,
+    ware: &Ware,
     params: &Value,
 ) -> Result<(), Vec<String>> {
     if !params.is_object() {
         return Err(vec!["params is no object".to_owned()]);
     }
+    ware.schemas.check_input(params)?;
+    let offer = &ware.offer;
     checker.check_params(&offer.capability, offer.verification_version.as_deref(), params)
 }
 

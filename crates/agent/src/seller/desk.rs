@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use skep_base::hash::json_sha256;
 use skep_wire::{
-    hire::{JobAccepted, JobStatus, receipt_id},
+    hire::{JobAccepted, JobStatus, direct_payment_nonce, receipt_id},
     x402::{FacilitatorRequest, Payment, Resource, SettleResponse, reason},
 };
 
@@ -66,7 +66,7 @@ impl Shop {
         };
         let asked = match reader.read(body)? {
             Read::Asked(asked) => *asked,
-            Read::Known(known) => return Ok(self.again(&known, payment.is_some()).await),
+            Read::Known(known) => return Ok(self.again(&known, payment.as_ref()).await),
         };
         let resource = self.resource(&asked);
         let ways = self.till.ways(&asked, self.seller, &resource);
@@ -87,7 +87,7 @@ impl Shop {
         let request = till::facilitator_request(&payment, &asked, &way, &resource);
         let hire = self.paid_hire(&asked, &way, &payment, request.clone())?;
         if let Some(known) = self.book.earlier(&hire)? {
-            return Ok(self.again(&known, true).await);
+            return Ok(self.again(&known, Some(&payment)).await);
         }
         // What was taken before may have ended since.
         if let Err(why) = till::check_time(&payment, &asked, &way, self.now()) {
@@ -245,13 +245,25 @@ impl Shop {
         begun.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// A hire that was there before.
-    async fn again(self: &Arc<Self>, known: &Known, pays: bool) -> Entered {
+    /// A hire that was there before. If its result is withheld, its own payment is tried again.
+    async fn again(self: &Arc<Self>, known: &Known, payment: Option<&Payment>) -> Entered {
         let id = known.hire.id.clone();
-        if pays && known.withheld.is_some() && self.book.retry_payment(&id).await {
+        let pays = payment.is_some_and(|payment| self.is_payment_of(payment, &known.hire));
+        if pays && known.withheld.is_some() && self.book.retry_payment(&id, self.now()).await {
             self.carry_on(id.clone(), None);
         }
         Entered::Begun(id)
+    }
+
+    /// Whether a payment that is made directly is by the hire's payer and for the hire.
+    fn is_payment_of(&self, payment: &Payment, hire: &Hire) -> bool {
+        let Some(nonce) = payment.payload.authorization.nonce() else { return false };
+        let is_its_own = match &hire.signed {
+            Some((hash, _)) => nonce == direct_payment_nonce(hash),
+            // A plain client's hire has its name from its payment.
+            None => receipt_id(&self.seller, &hire.buyer, &nonce).to_string() == hire.id,
+        };
+        is_its_own && payment.payer() == hire.payer()
     }
 
     async fn wait(&self, id: &str) -> Result<Response, Refusal> {

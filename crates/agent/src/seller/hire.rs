@@ -1,5 +1,7 @@
 //! `POST /hire`, up to the moment when something is done: what was asked, and whether it may be.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use serde_json::{Value, json};
 use skep_base::{AgentId, Amount, Hash32, Timestamp, hash::json_sha256, json};
@@ -14,7 +16,7 @@ use super::{
     book::Book,
     checks,
     entry::Known,
-    offer::{Shelf, Ware},
+    offer::{Offer, Shelf, Ware},
     refusal::Refusal,
 };
 
@@ -203,12 +205,7 @@ impl Reader<'_> {
         signed: Option<(Hash32, HireEnvelope)>,
     ) -> Result<Asked, Refusal> {
         let mut wares = self.shelf.get(&request.capability).cloned().unwrap_or_default();
-        if let Some(first) = wares.first()
-            && let Err(errors) = checks::check_params(self.checker, &first.offer, &request.params)
-        {
-            let detail = "the parameters are not what this capability takes";
-            return Err(Refusal::new(400, "bad_params", detail).with_errors(errors));
-        }
+        self.retain_fitting(&mut wares, &request.params)?;
         let quoted = self.quoted(&request)?;
         if signed.is_none() {
             wares.retain(|ware| !ware.mode.is_escrow());
@@ -246,6 +243,30 @@ impl Reader<'_> {
                 Err(Refusal::new(422, "price_above_max", detail))
             }
             false => Ok(within),
+        }
+    }
+
+    /// Leaves what takes these parameters. Offers of one capability may have different schemas.
+    fn retain_fitting(&self, wares: &mut Vec<Ware>, params: &Value) -> Result<(), Refusal> {
+        let mut last: Option<(Arc<Offer>, Result<(), Vec<String>>)> = None;
+        let mut problems = None;
+        wares.retain(|ware| {
+            // The modes of one offer are beside one another, and parameters may be long.
+            let known = last.take().filter(|(offer, _)| Arc::ptr_eq(offer, &ware.offer));
+            let (_, checked) = last.insert(known.unwrap_or_else(|| {
+                (ware.offer.clone(), checks::check_params(self.checker, ware, params))
+            }));
+            if let Err(errors) = checked {
+                problems.get_or_insert_with(|| errors.clone());
+            }
+            checked.is_ok()
+        });
+        match problems.filter(|_| wares.is_empty()) {
+            None => Ok(()),
+            Some(errors) => {
+                let detail = "the parameters are not what this capability takes";
+                Err(Refusal::new(400, "bad_params", detail).with_errors(errors))
+            }
         }
     }
 

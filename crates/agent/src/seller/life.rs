@@ -160,6 +160,11 @@ impl Shop {
         if let Err((code, detail)) = check_result(hire, &result, len) {
             return self.fail(known, 502, code, detail).await;
         }
+        let (result, fits) = ware.schemas.check_output(result).await;
+        if let Err(problems) = fits {
+            let detail = format!("the result does not fit the schema: {}", problems.join("; "));
+            return self.fail(known, 502, "bad_output", &detail).await;
+        }
         let verification =
             checks::verify(self.checker.as_ref(), &ware.offer, &hire.params, &result).await;
         if verification.failed() {

@@ -14,7 +14,7 @@ use skep_wire::{
 };
 use tokio::sync::Semaphore;
 
-use super::work::Work;
+use super::{schema::Schemas, work::Work};
 
 /// Free calls of one offer in a day, by whoever: identities are cheap (decision 14).
 pub const FREE_PER_DAY_DEFAULT: u32 = 100;
@@ -48,7 +48,8 @@ pub struct Offer {
     /// Search shows counts and rates of this offer in steps only.
     pub private_metrics: bool,
     pub description: Option<String>,
-    /// Of a custom capability: what its parameters and results look like.
+    /// Of a custom capability: what its parameters and results look like, as JSON Schemas by the
+    /// names `input` and `output`. What does not fit is neither taken nor sold.
     pub schema: Option<Value>,
     pub seats: usize,
     /// The longest parameters that are taken, in bytes.
@@ -78,6 +79,8 @@ pub enum OfferError {
     NotClarifiable { capability: String },
     #[error("a description has at most {DESCRIPTION_LEN_MAX} bytes")]
     Description,
+    #[error("the schema of {capability} cannot be used: {reason}")]
+    Schema { capability: String, reason: String },
     #[error("{capability} has no payment mode")]
     NoMode { capability: String },
     #[error("there is nothing to sell")]
@@ -151,6 +154,8 @@ pub(crate) struct Ware {
     pub(crate) seats: Arc<Semaphore>,
     /// Those of x402 that a 402 tells of.
     pub(crate) extensions: Arc<Map<String, Value>>,
+    /// The seller's own.
+    pub(crate) schemas: Schemas,
 }
 
 impl Ware {
@@ -182,6 +187,10 @@ pub(crate) fn shelf(
     let mut shelf = Shelf::new();
     for offer in offers {
         offer.check()?;
+        let schemas = Schemas::of(offer.schema.as_ref()).map_err(|reason| {
+            let capability = offer.capability.clone();
+            OfferError::Schema { capability, reason }
+        })?;
         let offer = Arc::new(offer);
         let seats = Arc::new(Semaphore::new(offer.seats));
         let extensions = Arc::new(extensions(&offer));
@@ -198,6 +207,7 @@ pub(crate) fn shelf(
                 listing,
                 seats: seats.clone(),
                 extensions: extensions.clone(),
+                schemas: schemas.clone(),
             });
         }
     }

@@ -215,7 +215,8 @@ pub(crate) fn judge(
     }
     let same = |url: &str| url.trim_end_matches('/') == resource.url.trim_end_matches('/');
     if payment.resource.as_ref().is_some_and(|paid_for| !same(&paid_for.url)) {
-        return Err(Unpaid::new(reason::INVALID_PAYLOAD, "the payment is for another resource"));
+        let detail = format!("the payment is for another resource than {}", resource.url);
+        return Err(Unpaid::new(reason::RESOURCE, detail));
     }
     let chain = Rail::chain_id(&payment.network).unwrap_or_default();
     paid.check(&way.rail.domain(chain), &payment.payload.signature)

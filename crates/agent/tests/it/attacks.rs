@@ -99,7 +99,7 @@ async fn a_payment_that_is_not_for_this_hire_is_refused_by_name_and_nothing_runs
         (reason::INVALID_NETWORK, raw(&|raw| raw["accepted"]["network"] = json!("eip155:8453"))),
         (reason::TOKEN, raw(&|raw| raw["accepted"]["asset"] = json!(elsewhere))),
         (reason::UNSUPPORTED_SCHEME, raw(&|raw| raw["accepted"]["scheme"] = json!("upto"))),
-        (reason::INVALID_PAYLOAD, raw(&|raw| raw["resource"]["url"] = json!("http://x/hire"))),
+        (reason::RESOURCE, raw(&|raw| raw["resource"]["url"] = json!("http://x/hire"))),
         (
             reason::NOT_FOR_THIS_HIRE,
             buyer.payment_with(accepted, &required, &keccak256(b"other"), |_| {}),

@@ -225,13 +225,23 @@ async fn good_work_is_released_and_what_nobody_can_check_only_by_choice() {
         listing.capability = "custom.a.b".to_owned();
         listing.payment_mode = Some(mode.clone());
     };
-    world.listed(2, Manners::default(), custom).await;
+    let unchecked = world.listed(2, Manners::default(), custom).await;
     let order = HireOrder { capability: "custom.a.b".to_owned(), ..double(4) };
-    let hired = buyer.hire(order.clone()).await.unwrap();
+    let error = buyer.hire(order.clone()).await.unwrap_err();
+    assert!(error.advice().contains("--accept-unverifiable"), "{}", error.advice());
+    assert!(error.advice().contains("--payment-mode direct"), "{}", error.advice());
+    let HireError::AllRefused { tried } = error else { panic!("{error}") };
+    assert_eq!((tried[0].code.as_str(), tried[0].authorized), ("unverifiable", false));
+    assert_eq!((unchecked.unpaid.load(SeqCst), unchecked.runs.load(SeqCst)), (0, 0));
+    let accepted = HireOrder { accept_unverifiable: true, ..order.clone() };
+    let hired = buyer.hire(accepted).await.unwrap();
     assert!(!hired.verification.verifiable && !hired.dispute);
-    assert_eq!((hired.paid, hired.escrow.unwrap().status.as_str()), (Amount::ZERO, "REFUNDED"));
-    let hired = buyer.hire(HireOrder { accept_unverifiable: true, ..order }).await.unwrap();
     assert_eq!(hired.escrow.unwrap().status, "RELEASED");
+    // Whoever is paid directly is hired all the same.
+    let direct = |listing: &mut Listing| listing.capability = "custom.a.b".to_owned();
+    let direct = world.listed(3, Manners::default(), direct).await;
+    let hired = buyer.hire(order).await.unwrap();
+    assert_eq!((hired.seller, hired.paid.minor()), (direct.key.address(), direct.price()));
     world.agree(&buyer);
 }
 
@@ -410,6 +420,10 @@ impl Checker for Overloaded {
         Ok(())
     }
 
+    fn can_check(&self, capability: &str, version: Option<&str>) -> bool {
+        Doubles.can_check(capability, version)
+    }
+
     fn verify<'a>(
         &'a self,
         capability: &'a str,
@@ -446,6 +460,43 @@ async fn a_checker_without_time_decides_nothing() {
     let hired = buyer.hire(double(4)).await.unwrap();
     assert!(hired.verification.all_passed, "{:?}", hired.verification);
     assert_eq!(hired.escrow.unwrap().status, "RELEASED");
+    world.agree(&buyer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preferred_mode_comes_first_wherever_it_is_listed() {
+    let world = World::open().await;
+    let direct = world.direct(1, Manners::default()).await;
+    let escrow = world.escrow(2, Manners::default()).await;
+    // More pages of others than anybody reads.
+    let mut listings = Vec::new();
+    for n in 0..150 {
+        let mut listing = direct.listing.clone();
+        listing.description = Some(format!("offer {n}"));
+        listing.sign(&direct.key).unwrap();
+        listings.push(listing);
+    }
+    listings.push(escrow.listing.clone());
+    world.node.ledger().listings = listings;
+    let buyer = world.buyer().await;
+    let prefer = |mode| HireOrder { payment: PaymentChoice::Prefer(mode), ..double(3) };
+    let plan = buyer.plan(&prefer(escrow.listing.mode())).await.unwrap();
+    let sellers: Vec<_> = plan.candidates.iter().map(|it| it.found.agent_id).collect();
+    let (one, other) = (direct.key.address(), escrow.key.address());
+    assert_eq!(sellers, [other, one, one], "the others come after it");
+    let hired = buyer.hire(prefer(escrow.listing.mode())).await.unwrap();
+    assert_eq!(hired.seller, other);
+    // Nobody has it: then the others will do, and each of them is there once.
+    world.node.ledger().listings = vec![direct.listing.clone(), escrow.listing.clone()];
+    let nowhere = PaymentMode::CustomEscrow("https://escrow.example".to_owned());
+    let plan = buyer.plan(&prefer(nowhere.clone())).await.unwrap();
+    assert_eq!((plan.candidates.len(), plan.refused.len()), (2, 0), "{plan:?}");
+    let plan = buyer.plan(&prefer(PaymentMode::Direct)).await.unwrap();
+    let sellers: Vec<_> = plan.candidates.iter().map(|it| it.found.agent_id).collect();
+    assert_eq!(sellers, [one, other], "each is there once");
+    world.node.ledger().listings.clear();
+    let error = buyer.plan(&prefer(nowhere)).await.unwrap_err();
+    assert_eq!(error.code(), "nobody_found");
     world.agree(&buyer);
 }
 

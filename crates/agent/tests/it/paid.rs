@@ -261,6 +261,40 @@ async fn a_result_that_cannot_be_paid_is_withheld_until_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_withheld_is_tried_again_with_its_own_payment_while_that_is_good() {
+    let world = World::new().await;
+    let shop = world.open(world.offer()).await;
+    let buyer = world.buyer(14);
+    let settles = || world.bank.with(|books| books.settles);
+    // A signed hire, and one that is known by its payment.
+    world.bank.with(|books| books.settle_faults.extend([Fault::Refused; 2]));
+    let hire = buyer.hire(json!({ "a": 1 }));
+    let asked = shop.hire(&hire).await;
+    let (payment, required) = (buyer.payment(&hire, &asked), asked.required());
+    assert_eq!(shop.pay(&hire, &payment).await.code(), "insufficient_funds");
+    let plain = json!({ "params": { "a": 2 } });
+    let nonce = skep_base::hash::keccak256(b"plain");
+    let of_plain = buyer.payment_with(&required.accepts[0], &required, &nonce, |_| {});
+    let header = || Some((PAYMENT_SIGNATURE, to_header(&of_plain.raw)));
+    assert_eq!(shop.post("/hire", &plain, header()).await.code(), "insufficient_funds");
+    assert_eq!(settles(), 2);
+    // Another hire's payment, and another wallet's for this one.
+    let others = world.buyer(15).payment(&hire, &asked);
+    for foreign in [&of_plain, &others] {
+        let refused = shop.pay(&hire, foreign).await;
+        assert_eq!((refused.status, refused.code()), (402, "insufficient_funds"));
+    }
+    assert_eq!(settles(), 2, "nobody asks the node for it");
+    assert_eq!(shop.post("/hire", &plain, header()).await.status, 200);
+    assert_eq!((settles(), world.runs()), (3, 2));
+    // The payment has ended: its hire is over.
+    world.clock.advance(Duration::from_secs(3600));
+    let over = shop.pay(&hire, &payment).await;
+    assert_eq!((over.status, over.code()), (402, "insufficient_funds"));
+    assert_eq!((settles(), world.runs()), (3, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_run_than_there_are_seats_and_all_are_served_in_the_end() {
     let world = World::new().await;
     let now = std::sync::Arc::new(std::sync::Mutex::new((0_usize, 0_usize)));

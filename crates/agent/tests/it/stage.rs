@@ -121,13 +121,9 @@ impl World {
         self.open_with(vec![offer], |_| {}).await
     }
 
-    pub async fn open_with(
-        &self,
-        offers: Vec<Offer>,
-        change: impl FnOnce(&mut SellerConfig),
-    ) -> Shop {
+    pub fn config(&self, offers: Vec<Offer>) -> SellerConfig {
         let policy = Policy { allow_loopback: true, ..Policy::default() };
-        let mut config = SellerConfig {
+        SellerConfig {
             wallet: seller_wallet(),
             node: Client::new(&self.bank.url).unwrap().with_retries(Retries::NONE),
             offers,
@@ -140,7 +136,15 @@ impl World {
             checker: Arc::new(Taxonomy),
             clock: self.clock.clone(),
             clarify_signed_only: false,
-        };
+        }
+    }
+
+    pub async fn open_with(
+        &self,
+        offers: Vec<Offer>,
+        change: impl FnOnce(&mut SellerConfig),
+    ) -> Shop {
+        let mut config = self.config(offers);
         change(&mut config);
         let seller = Seller::open(config).await.unwrap();
         let path = seller.endpoint().splitn(4, '/').nth(3).map(|path| format!("/{path}"));

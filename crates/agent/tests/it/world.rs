@@ -47,6 +47,10 @@ impl Checker for Doubles {
         }
     }
 
+    fn can_check(&self, capability: &str, _: Option<&str>) -> bool {
+        capability == "test.double"
+    }
+
     fn verify<'a>(
         &'a self,
         capability: &'a str,

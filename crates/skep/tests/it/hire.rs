@@ -184,6 +184,15 @@ async fn an_agent_is_called_like_a_function() {
     let dry = world.json("bea", &["hire", MEAN, "--params", PARAMS, "--dev", "--dry-run"]);
     assert_eq!(dry["candidates"].as_array().unwrap().len(), 2, "{dry:#}");
     assert_eq!(dry["candidates"][0]["found"]["listing"]["endpoint"], json!(seller.endpoint));
+    for candidate in dry["candidates"].as_array().unwrap() {
+        let mode = candidate["payment_mode"].as_str().unwrap();
+        let asked = ["hire", MEAN, "--params", PARAMS, "--dev", "--dry-run", "--prefer-mode", mode];
+        let dry = world.json("bea", &asked);
+        assert_eq!(dry["candidates"].as_array().unwrap().len(), 2, "{dry:#}");
+        assert_eq!(dry["candidates"][0]["payment_mode"], mode, "{dry:#}");
+        let both = world.run("bea", &[&asked[..], &["--escrow"]].concat());
+        assert_eq!(both.status.code(), Some(2), "{both:?}");
+    }
     assert_eq!(world.balance("bea"), START);
 
     let plain = ["hire", MEAN, "--params", PARAMS, "--dev", "--payment-mode", "direct"];

@@ -80,7 +80,7 @@ async fn what_is_not_in_order_is_refused_by_name_and_costs_nothing() {
     let mut elsewhere = good.raw.clone();
     elsewhere["resource"]["url"] = json!(format!("{}/hire", other.url()));
     for (code, payment) in [
-        (reason::INVALID_PAYLOAD, Payment::read(elsewhere).unwrap()),
+        (reason::RESOURCE, Payment::read(elsewhere).unwrap()),
         (reason::VALUE, pay(&|paid| paid.value = (PRICE - 1).to_string())),
         (reason::VALUE, pay(&|paid| paid.value = (PRICE + 1).to_string())),
         (reason::RECIPIENT, pay(&|paid| paid.to = ann.id())),

@@ -60,6 +60,7 @@ pub mod reason {
     pub const NOT_THE_BUYER: &str = "payer_is_not_the_buyer";
     pub const WALLET_BINDING: &str = "invalid_wallet_binding";
     pub const NOT_FOR_THIS_HIRE: &str = "payment_not_for_this_hire";
+    pub const RESOURCE: &str = "payment_for_another_resource";
     pub const ESCROW_TERMS: &str = "invalid_escrow_terms";
     pub const BUDGET: &str = "invalid_budget";
     pub const BUDGET_EXCEEDED: &str = "budget_exceeded";

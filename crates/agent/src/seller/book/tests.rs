@@ -53,6 +53,30 @@ async fn done(book: &Book, number: u8, at: Timestamp, len: usize) -> String {
     id
 }
 
+fn direct(number: u8, at: Timestamp) -> Hire {
+    let request = FacilitatorRequest {
+        x402_version: 2,
+        payment_payload: json!({}),
+        payment_requirements: json!({}),
+        skep: None,
+    };
+    hire(number, at, Way::Direct(Box::new(request)))
+}
+
+fn refused(id: &str, at: Timestamp) -> Entry {
+    let failure = Failure { status: 402, code: "no".to_owned(), detail: String::new() };
+    Entry::Withheld { id: id.to_owned(), at, failure }
+}
+
+/// A hire that was done, and its payment was refused.
+async fn withheld(book: &Book, hire: Hire, len: usize) -> String {
+    let (id, at) = (hire.id.clone(), hire.at);
+    assert!(matches!(book.begin(hire, 0).await, Ok(Begun::New)));
+    book.record(made(&id, at, len)).await.unwrap();
+    book.record(refused(&id, at)).await.unwrap();
+    id
+}
+
 #[tokio::test]
 async fn results_that_memory_lets_go_are_found_in_the_journal() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,22 +125,11 @@ async fn a_withheld_hire_leaves_memory_and_comes_back_when_it_is_paid() {
     let folder = tempfile::tempdir().unwrap();
     let (path, now) = (folder.path().join("journal"), Timestamp::from_ms(1_800_000_000_000));
     let book = Book::open(&path, now).await.unwrap();
-    let request = FacilitatorRequest {
-        x402_version: 2,
-        payment_payload: json!({}),
-        payment_requirements: json!({}),
-        skep: None,
-    };
-    let one = hire(1, now, Way::Direct(Box::new(request)));
-    let id = one.id.clone();
-    let failure = Failure { status: 402, code: "no".to_owned(), detail: String::new() };
-    assert!(matches!(book.begin(one, 0).await, Ok(Begun::New)));
-    book.record(made(&id, now, 100 * MIB)).await.unwrap();
-    book.record(Entry::Withheld { id: id.clone(), at: now, failure }).await.unwrap();
+    let id = withheld(&book, direct(1, now), 100 * MIB).await;
     assert_eq!(book.get(&id).unwrap().hire.params, Value::Null);
     done(&book, 2, now, 100 * MIB).await;
     assert!(book.get(&id).unwrap().made.is_none(), "it counts among the results");
-    assert!(book.retry_payment(&id).await && !book.retry_payment(&id).await);
+    assert!(book.retry_payment(&id, now).await && !book.retry_payment(&id, now).await);
     let open = book.get(&id).unwrap();
     assert_eq!((open.next(), open.hire.params["number"].as_u64()), (Next::Settle, Some(1)));
     assert!(open.made.is_some());
@@ -126,6 +139,47 @@ async fn a_withheld_hire_leaves_memory_and_comes_back_when_it_is_paid() {
     drop(book);
     let book = Book::open(&path, now).await.unwrap();
     assert_eq!(book.get(&id).unwrap().next(), Next::Submit);
+}
+
+#[tokio::test]
+async fn a_payment_is_tried_again_while_it_is_good_and_its_hire_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, now) = (folder.path().join("journal"), Timestamp::from_ms(1_800_000_000_000));
+    let book = Book::open(&path, now).await.unwrap();
+    let one = Hire { valid_before_s: Some(1_800_000_010), ..direct(1, now) };
+    let payer = one.payer();
+    let id = withheld(&book, one, 1).await;
+    assert!(!book.retry_payment(&id, now.plus(Duration::from_secs(10))).await, "its time is over");
+    for _ in 1..TRIES_MAX {
+        assert!(book.retry_payment(&id, now).await);
+        book.record(refused(&id, now)).await.unwrap();
+    }
+    assert!(!book.retry_payment(&id, now).await, "there is an end to it");
+    assert_eq!(book.get(&id).unwrap().next(), Next::Nothing);
+    assert_eq!(book.in_vain(payer, now), 1);
+    drop(book);
+    let book = Book::open(&path, now).await.unwrap();
+    assert_eq!(book.in_vain(payer, now), 1, "nor does a restart count it again");
+    assert!(!book.retry_payment(&id, now).await);
+}
+
+#[tokio::test]
+async fn what_a_rewritten_journal_has_let_go_stays_withheld() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, now) = (folder.path().join("journal"), Timestamp::from_ms(1_800_000_000_000));
+    let book = Book::open(&path, now).await.unwrap();
+    let one = Hire { valid_before_s: Some(1_800_000_010), ..direct(1, now) };
+    let id = withheld(&book, one, 1).await;
+    drop(book);
+    let (journal, entries) = open_patiently(&path).await.unwrap();
+    Journal::rewrite(&path, &kept(entries, now.plus(Duration::from_secs(10)))).unwrap();
+    drop(journal);
+    // The clock was wrong when it was rewritten: by now the payment is good again.
+    let book = Book::open(&path, now).await.unwrap();
+    assert!(book.get(&id).unwrap().is_payable(now));
+    assert!(!book.retry_payment(&id, now).await);
+    let known = book.get(&id).unwrap();
+    assert!(known.is_answerable() && known.withheld.is_some(), "it is answered as before");
 }
 
 #[tokio::test]
