@@ -26,6 +26,9 @@ const CALLBACK_LEN_MAX: usize = 2000;
 /// A hire without its parameters, in bytes.
 pub(crate) const WORDS_LEN_MAX: usize = 64 * 1024;
 
+/// Whether parameters fit an offer, or what is wrong with them.
+type Fits = Result<(), Vec<String>>;
+
 /// What somebody wants, as far as it is known to be possible.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
@@ -248,24 +251,24 @@ impl Reader<'_> {
 
     /// Leaves what takes these parameters. Offers of one capability may have different schemas.
     fn retain_fitting(&self, wares: &mut Vec<Ware>, params: &Value) -> Result<(), Refusal> {
-        let mut last: Option<(Arc<Offer>, Result<(), Vec<String>>)> = None;
-        let mut problems = None;
+        let mut first = None;
+        let mut last: Option<(Arc<Offer>, Fits)> = None;
         wares.retain(|ware| {
             // The modes of one offer are beside one another, and parameters may be long.
             let known = last.take().filter(|(offer, _)| Arc::ptr_eq(offer, &ware.offer));
-            let (_, checked) = last.insert(known.unwrap_or_else(|| {
+            let (_, fits) = last.insert(known.unwrap_or_else(|| {
                 (ware.offer.clone(), checks::check_params(self.checker, ware, params))
             }));
-            if let Err(errors) = checked {
-                problems.get_or_insert_with(|| errors.clone());
+            if let Err(problems) = fits {
+                first.get_or_insert_with(|| problems.clone());
             }
-            checked.is_ok()
+            fits.is_ok()
         });
-        match problems.filter(|_| wares.is_empty()) {
+        match first.filter(|_| wares.is_empty()) {
             None => Ok(()),
-            Some(errors) => {
+            Some(problems) => {
                 let detail = "the parameters are not what this capability takes";
-                Err(Refusal::new(400, "bad_params", detail).with_errors(errors))
+                Err(Refusal::new(400, "bad_params", detail).with_errors(problems))
             }
         }
     }

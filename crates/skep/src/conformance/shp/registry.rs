@@ -81,7 +81,8 @@ pub(super) async fn every_filter_counts(w: &World) -> Result<String> {
         (json!({"payment_mode": own}), true, true),
         (json!({"payment_mode": "platform_escrow:*"}), true, true),
         (json!({"payment_mode": "platform_escrow:elsewhere"}), false, false),
-        (json!({"min_verification_version": "v1"}), true, false),
+        (json!({"min_verification_version": "v1"}), true, true),
+        (json!({"min_verification_version": "v2"}), false, false),
         (json!({"agent_id": means}), true, false),
         // Nobody has these yet, and what is not known passes no minimum.
         (json!({"min_avg_stars": 1.0}), false, false),
