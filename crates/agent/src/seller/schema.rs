@@ -6,7 +6,11 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 
 /// One schema, in bytes.
-const SCHEMA_LEN_MAX: usize = 8 * 1024;
+const SCHEMA_LEN_MAX: usize = 64 * 1024;
+/// References in it: each may stand for much.
+const REFERENCES_MAX: usize = 64;
+/// Where references may lead to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Patterns in it.
 const PATTERNS_MAX: usize = 16;
 /// A pattern of it, compiled, in bytes.
@@ -64,7 +68,8 @@ impl Schemas {
     }
 }
 
-/// A schema that costs what its length says: without references it cannot go round in circles.
+/// A schema that costs what its length says: its references lead to definitions of its own, and
+/// never round in circles.
 fn compile(schema: &Value) -> Result<Validator, String> {
     if schema.to_string().len() > SCHEMA_LEN_MAX {
         return Err(format!("it is longer than {SCHEMA_LEN_MAX} bytes"));
@@ -72,8 +77,8 @@ fn compile(schema: &Value) -> Result<Validator, String> {
     let (mut open, mut patterns) = (vec![schema], 0);
     while let Some(value) = open.pop() {
         if let Value::Object(fields) = value {
-            let reference = fields.keys().find(|key| key.starts_with('$') && key.ends_with("ef"));
-            if let Some(key) = reference {
+            let mut keys = fields.keys().filter(|key| key.starts_with('$') && key.ends_with("ef"));
+            if let Some(key) = keys.find(|key| *key != "$ref") {
                 return Err(format!("{key} is not allowed: write out what it stands for"));
             }
             patterns += usize::from(fields.contains_key("pattern"));
@@ -86,10 +91,56 @@ fn compile(schema: &Value) -> Result<Validator, String> {
     if patterns > PATTERNS_MAX {
         return Err(format!("it has more than {PATTERNS_MAX} patterns"));
     }
+    check_references(schema)?;
     let patterns =
         PatternOptions::regex().size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX);
     let options = jsonschema::options().offline().with_pattern_options(patterns);
     options.build(schema).map_err(|error| short(error.to_string()))
+}
+
+/// The definitions that a part of a schema refers to.
+fn references(part: &Value) -> Result<Vec<&str>, String> {
+    let (mut open, mut found) = (vec![part], Vec::new());
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                // What is a definition's own is looked at with it.
+                let rest = fields.iter().filter(|(key, _)| !DEFINITIONS.contains(&key.as_str()));
+                open.extend(rest.map(|(_, value)| value));
+                let Some(reference) = fields.get("$ref") else { continue };
+                let name = reference.as_str().and_then(|text| {
+                    let place = text.strip_prefix("#/")?.split_once('/')?;
+                    DEFINITIONS.contains(&place.0).then_some(text)
+                });
+                let wrong = || format!("$ref {reference} leads to no definition of this schema");
+                found.push(name.ok_or_else(wrong)?);
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+fn check_references(schema: &Value) -> Result<(), String> {
+    let mut count = 0;
+    // Each with those that lead to it.
+    let mut open: Vec<(&Value, Vec<&str>)> = vec![(schema, Vec::new())];
+    while let Some((part, way)) = open.pop() {
+        for reference in references(part)? {
+            count += 1;
+            if count > REFERENCES_MAX {
+                return Err(format!("it has more than {REFERENCES_MAX} references in all"));
+            }
+            if way.contains(&reference) {
+                return Err(format!("$ref {reference} leads to itself"));
+            }
+            let target = schema.pointer(reference.trim_start_matches('#'));
+            let target = target.ok_or_else(|| format!("$ref {reference} leads nowhere"))?;
+            open.push((target, way.iter().copied().chain([reference]).collect()));
+        }
+    }
+    Ok(())
 }
 
 fn check(validator: Option<&Validator>, value: &Value) -> Result<(), Vec<String>> {
@@ -126,13 +177,25 @@ mod tests {
             (json!([]), "neither an input nor an output"),
             (json!({ "input": 7 }), "input: "),
             (json!({ "output": { "type": "objekt" } }), "output: "),
-            (json!({ "input": { "$ref": "#/x" } }), "input: $ref is not allowed"),
+            (json!({ "input": { "$ref": "#/x" } }), "leads to no definition"),
+            (json!({ "input": { "$ref": "https://example.org" } }), "leads to no definition"),
+            (json!({ "input": { "$ref": "#/$defs/a" } }), "leads nowhere"),
+            (
+                json!({ "input": { "$ref": "#/$defs/a",
+                    "$defs": { "a": { "items": { "$ref": "#/$defs/a" } } } } }),
+                "leads to itself",
+            ),
+            (
+                json!({ "input": { "allOf": (0..65).map(|_| json!({ "$ref": "#/$defs/a" }))
+                    .collect::<Vec<_>>(), "$defs": { "a": {} } } }),
+                "more than 64 references",
+            ),
             (json!({ "input": { "$dynamicRef": "#x" }, "output": {} }), "$dynamicRef"),
             (json!({ "input": { "$schema": "https://example.org/own" } }), "input: "),
             (json!({ "input": { "pattern": "(?=a)" } }), "input: "),
             (json!({ "input": { "pattern": "((a{99}){99}){99}" } }), "input: "),
             (json!({ "input": { "anyOf": patterns } }), "more than 16 patterns"),
-            (long, "output: it is longer than 8192 bytes"),
+            (long, "output: it is longer than 65536 bytes"),
         ] {
             let told = Schemas::of(Some(&schema)).unwrap_err();
             assert!(told.contains(words), "{told}: {words}");
@@ -152,5 +215,20 @@ mod tests {
         output.check_input(&bad).unwrap();
         assert_eq!(output.check_output(good.clone()).await, (good, Ok(())));
         assert!(output.check_output(bad).await.1.is_err());
+    }
+
+    #[test]
+    fn definitions_of_its_own_are_followed() {
+        let schema = json!({ "input": {
+            "type": "object", "properties": { "at": { "$ref": "#/$defs/place" } },
+            "$defs": {
+                "place": { "type": "object", "properties": { "x": { "$ref": "#/$defs/n" } } },
+                "n": { "type": "integer" },
+            },
+        } });
+        let schemas = Schemas::of(Some(&schema)).unwrap();
+        assert!(schemas.check_input(&json!({ "at": { "x": 1 } })).is_ok());
+        let told = schemas.check_input(&json!({ "at": { "x": "1" } })).unwrap_err();
+        assert!(told[0].contains("/at/x"), "{told:?}");
     }
 }
