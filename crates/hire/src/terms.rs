@@ -18,7 +18,7 @@ pub const WORD_BYTES_MAX: usize = 40;
 /// Words of one question.
 pub const QUERY_WORDS_MAX: usize = 8;
 /// Words of a capability that have a term of their own as a beginning.
-const PREFIXES_MAX: usize = 8;
+pub const PREFIXES_MAX: usize = 8;
 
 /// All listings have it.
 pub const ALL: &str = "*";

@@ -146,6 +146,16 @@ pub(crate) fn place(rank: i64) -> i64 {
     rank.saturating_neg()
 }
 
+/// After which entry of a term's to look.
+pub(crate) fn begin(after: Option<ListingPlace>) -> (i64, String) {
+    after.map_or((i64::MIN, String::new()), |at| (place(at.rank), at.id))
+}
+
+/// An entry of a term's.
+pub(crate) fn entry(place: i64, id: String) -> ListingPlace {
+    ListingPlace { rank: place.saturating_neg(), id }
+}
+
 /// A search on its way along a term.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -167,7 +177,7 @@ impl Walk {
         after: Option<ListingPlace>,
         limit: usize,
     ) -> Walk {
-        let after = after.map_or((i64::MIN, String::new()), |at| (place(at.rank), at.id));
+        let after = begin(after);
         let page = ListingPage::default();
         // Each row lies in a page of its own: no more are read than a page of answers needs.
         let look = if others == 0 { limit.saturating_add(1) } else { FIRST_LOOK };
@@ -202,7 +212,7 @@ impl Walk {
             self.over = true;
         } else if self.page.rows.len() == self.limit || self.scanned >= LISTINGS_SCANNED_MAX {
             let (place, id) = self.after.clone();
-            self.page.next = Some(ListingPlace { rank: place.saturating_neg(), id });
+            self.page.next = Some(entry(place, id));
             self.over = true;
         }
     }

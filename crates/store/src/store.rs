@@ -286,6 +286,16 @@ impl Store {
         ask!(self, e => e.search_listings(terms, filter, after, limit))
     }
 
+    /// Where the listings are that have one term, best first: no row of theirs is read.
+    pub async fn listing_places(
+        &self,
+        term: String,
+        after: Option<ListingPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListingPlace>, StoreError> {
+        ask!(self, e => e.listing_places(term, after, limit))
+    }
+
     /// The different terms that begin with `prefix`, in order, at most so many.
     pub async fn listing_terms(
         &self,

@@ -7,7 +7,7 @@ use skep_hire::{
     rank::RANKED_BY,
     terms::{self, QUERY_WORDS_MAX, WORD_BYTES_MAX, WORD_LEN_MIN},
 };
-use skep_store::{ListingFilter, ListingPage, ListingPlace, ModeFilter};
+use skep_store::{ListingFilter, ListingPlace, ModeFilter};
 use skep_wire::hire::{
     Match, PaymentMode, SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX, Search, SearchAnswer,
 };
@@ -53,16 +53,14 @@ impl Market {
         let mut filter = filter(&search)?;
         let now = self.store.now().await?;
         filter.standard_min = Some(capability::oldest_version(now)).filter(|least| *least > 0);
-        let page = match wants_unknown(&search) {
-            true => ListingPage::default(),
-            false => {
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                self.store.search_listings(terms, filter, after, limit).await?
-            }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let (ids, next) = match wants_unknown(&search) {
+            true => (Vec::new(), None),
+            false => self.look(terms, filter, after, limit).await?,
         };
-        let next_cursor = page.next.as_ref().map(cursor);
+        let next_cursor = next.as_ref().map(cursor);
         let mut answer = SearchAnswer {
-            agents: self.show_found(page.rows, now).await?,
+            agents: self.show_found(ids.iter().map(String::as_str), now).await?,
             next_cursor,
             matching: search.matching,
             ranked_by: RANKED_BY.to_owned(),
@@ -79,6 +77,27 @@ impl Market {
             answer.available_capabilities = Some(nearest(&wanted, names));
         }
         Ok(answer)
+    }
+
+    /// Ids of the listings that are found, and where they end.
+    async fn look(
+        &self,
+        mut terms: Vec<String>,
+        filter: ListingFilter,
+        after: Option<ListingPlace>,
+        limit: usize,
+    ) -> Result<(Vec<String>, Option<ListingPlace>), Failure> {
+        if terms.len() != 1 || filter != ListingFilter::default() {
+            let page = self.store.search_listings(terms, filter, after, limit).await?;
+            return Ok((page.rows.into_iter().map(|row| row.id).collect(), page.next));
+        }
+        // Nothing but its place decides about a listing, and its row is not read.
+        let term = terms.remove(0);
+        let mut places = self.store.listing_places(term, after, limit + 1).await?;
+        let more = places.len() > limit;
+        places.truncate(limit);
+        let next = places.last().filter(|_| more).cloned();
+        Ok((places.into_iter().map(|place| place.id).collect(), next))
     }
 }
 
@@ -152,7 +171,8 @@ fn filter(search: &Search) -> Result<ListingFilter, HireRefusal> {
         capability_prefix: search
             .capability
             .as_ref()
-            .filter(|_| is_prefix)
+            // A term says the same of as many words as it has.
+            .filter(|prefix| is_prefix && prefix.split('.').count() > terms::PREFIXES_MAX)
             .map(|prefix| prefix.trim_end_matches('.').to_owned()),
         price_max: search.max_price_usdc.as_ref().map(|price| price.amount().minor()),
         latency_ms_max: search.max_latency_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),

@@ -3,7 +3,7 @@
 use skep_base::{AgentId, Timestamp, id::ListingId};
 use skep_hire::{listing::LISTINGS_PER_AGENT_MAX, terms};
 use skep_score::phase::sentence;
-use skep_store::{ListingFilter, ListingRow};
+use skep_store::ListingFilter;
 use skep_wire::{
     Page,
     hire::{Found, Ranking},
@@ -57,7 +57,8 @@ impl Market {
         let page =
             self.store.search_listings(terms, ListingFilter::default(), after, limit).await?;
         let now = self.store.now().await?;
-        let items = self.show_found(page.rows, now).await?;
+        let ids = page.rows.iter().map(|row| row.id.as_str());
+        let items = self.show_found(ids, now).await?;
         Ok(Page { items, next_cursor: page.next.as_ref().map(search::cursor) })
     }
 
@@ -82,10 +83,10 @@ impl Market {
     /// The listings behind rows. What was removed meanwhile is left out.
     pub(super) async fn show_found(
         &self,
-        rows: Vec<ListingRow>,
+        ids: impl Iterator<Item = &str>,
         now: Timestamp,
     ) -> Result<Vec<Found>, Failure> {
-        let ids = rows.iter().filter_map(|row| row.id.parse().ok());
+        let ids = ids.filter_map(|id| id.parse().ok());
         let keys: Vec<_> = ids.map(|id| listing_key(&id)).collect();
         if keys.is_empty() {
             return Ok(Vec::new());

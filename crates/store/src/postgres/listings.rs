@@ -12,7 +12,7 @@ use crate::{
     error::StoreError,
     group::Group,
     listing::{
-        COUNTED_MAX, Counted, ListingFilter, ListingPage, ListingPlace, ListingRow,
+        self, COUNTED_MAX, Counted, ListingFilter, ListingPage, ListingPlace, ListingRow,
         PAYLOADS_DROPPED, TermEntry, Walk,
     },
 };
@@ -44,6 +44,10 @@ const INSERT_PAYLOADS: &str = "
     select * from unnest($1::text[], $2::bytea[], $3::bigint[])
     on conflict (receipt_id) do nothing";
 
+const PLACES: &str = "
+    select place, listing_id from listing_terms
+    where term = $1 and (place, listing_id) > ($2, $3)
+    order by place, listing_id limit $4";
 /// What has a limit is read first and in order, whatever the planner thinks of it.
 const LOOK: &str = "
     select l.id, l.agent_id, l.payee, l.capability, l.payment_mode, l.rank, l.price,
@@ -146,6 +150,18 @@ impl Postgres {
             walk.take(seen.iter().map(|row| (listing_row(row), row.get(13))).collect());
         }
         Ok(walk.page())
+    }
+
+    pub(crate) async fn listing_places(
+        &self,
+        term: String,
+        after: Option<ListingPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListingPlace>, StoreError> {
+        let (place, id) = listing::begin(after);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let seen = self.ask(PLACES, &[&term, &place, &id, &limit]).await?;
+        Ok(seen.iter().map(|row| listing::entry(row.get(0), row.get(1))).collect())
     }
 
     /// Which of the terms the fewest listings have, as far as they are counted.

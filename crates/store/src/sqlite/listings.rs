@@ -10,7 +10,7 @@ use crate::{
     error::StoreError,
     group::Group,
     listing::{
-        COUNTED_MAX, Counted, ListingFilter, ListingPage, ListingPlace, ListingRow,
+        self, COUNTED_MAX, Counted, ListingFilter, ListingPage, ListingPlace, ListingRow,
         PAYLOADS_DROPPED, Walk,
     },
 };
@@ -101,6 +101,28 @@ impl Sqlite {
         limit: usize,
     ) -> Result<ListingPage, StoreError> {
         self.read(READ_AGE_MAX, move |conn| search(conn, terms, filter, after, limit)).await
+    }
+
+    pub(crate) async fn listing_places(
+        self: &Arc<Self>,
+        term: String,
+        after: Option<ListingPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListingPlace>, StoreError> {
+        self.read(READ_AGE_MAX, move |conn| {
+            let (place, id) = listing::begin(after);
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            conn.prepare_cached(
+                "select place, listing_id from listing_terms
+                 where term = ?1 and (place, listing_id) > (?2, ?3)
+                 order by place, listing_id limit ?4",
+            )?
+            .query_map((term, place, id, limit), |row| {
+                Ok(listing::entry(row.get(0)?, row.get(1)?))
+            })?
+            .collect()
+        })
+        .await
     }
 
     /// Jumps from each term to the next one: what lies between is not read.

@@ -171,9 +171,13 @@ on_both_engines! {
         for limit in [1, 7, 64, 100, 499, 500, 501] {
             let (mut seen, mut after) = (Vec::new(), None);
             loop {
-                let filter = ListingFilter::default();
+                let (filter, from) = (ListingFilter::default(), after.clone());
                 let page = s.search_listings(vec!["x".into()], filter, after, limit).await.unwrap();
                 assert!(page.rows.len() <= limit);
+                // They are found in the same places without their rows.
+                let places = s.listing_places("x".into(), from, page.rows.len()).await.unwrap();
+                let places = places.into_iter().map(|place| (place.rank, place.id));
+                assert!(places.eq(page.rows.iter().map(|row| (row.rank, row.id.clone()))));
                 seen.extend(page.rows.into_iter().map(|row| (-row.rank, row.id)));
                 after = page.next;
                 if after.is_none() { break }
