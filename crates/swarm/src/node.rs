@@ -16,6 +16,7 @@ mod graves;
 mod jobs;
 mod keys;
 mod newcomers;
+mod patience;
 mod peers;
 mod place;
 mod planning;

@@ -10,7 +10,9 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    Event, Node, Output, Refusal, perform, plus, refuse,
+    Event, Node, Output, Refusal,
+    patience::patient_until,
+    perform, plus, refuse,
     shares::{Share, Speaks},
     table::{Board, Phase, Table},
     working::Work,
@@ -50,6 +52,9 @@ pub(crate) struct TaskState {
     #[serde(default)]
     pub(super) is_forwarded: bool,
     pub(super) plan: Accord,
+    /// For a task from outside: until then this witness hopes for a fuller record.
+    #[serde(default)]
+    pub(super) patient_until: Option<Timestamp>,
     pub(super) table: Table,
     pub(super) result: Option<Accord>,
     /// When the plan was final here.
@@ -234,6 +239,7 @@ impl Node {
             by,
             is_forwarded: share.is_forwarded,
             plan: Accord::new(self.me, setting, vec![origin.bare()], now),
+            patient_until: chair.is_none().then(|| patient_until(timing, now, task.deadline)),
             table: Table::default(),
             result: None,
             planned_at: None,
@@ -364,13 +370,12 @@ impl Node {
         let attached: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
         self.learn_successions(now, epoch.number(), &attached, out);
         self.admit_successor(id, kept.meta.signer);
+        let onlooker = self.onlooker(now, &epoch, id, kept);
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
         let (deadline, origin) = (state.task.deadline, &state.origin.message);
-        let (table, me) = (&state.table, self.me);
-        // A chair that leaves ballots out finds too few witnesses while the vote could go on.
-        let misses = |record: &[Kept]| table.misses_ballot(&me, kept.meta.signer, now, record);
+        let table = &state.table;
         let judge = |value: &Value, record: &[Kept]| {
             // Whoever repeats an order may have sealed it anew.
             let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.message == *origin);
@@ -379,7 +384,9 @@ impl Node {
             }
             match value.outcome {
                 Outcome::Plan(Chosen::TooLate) if now < deadline => Verdict::NotYet,
-                Outcome::Plan(Chosen::Plan { .. } | Chosen::NoPlan) if misses(record) => {
+                Outcome::Plan(Chosen::Plan { .. } | Chosen::NoPlan)
+                    if onlooker.is_early(table, &epoch, value, record) =>
+                {
                     Verdict::NotYet
                 }
                 _ => Verdict::Valid,
