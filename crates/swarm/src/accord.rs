@@ -383,8 +383,9 @@ impl Accord {
             Step::Prepare => &mut proposal.prepare,
             Step::Commit => &mut proposal.commit,
         };
-        signatures.insert(from, message.bare());
-        if signatures.len() != quorum {
+        // Who signs again has missed what followed, and is told when that is repeated.
+        let is_again = signatures.insert(from, message.bare()).is_some();
+        if is_again || signatures.len() != quorum {
             return Vec::new();
         }
         let proven = Proven {

@@ -395,6 +395,23 @@ fn what_is_kept_of_a_bundle_is_one_signature_of_each_that_is_needed() {
     assert!(signers.iter().all(|did| room.dids.contains(did)));
 }
 
+/// Whoever signs again makes its leader say nothing to all the others.
+#[test]
+fn what_is_signed_again_is_signed_once() {
+    let mut room = Room::new(4, BTreeSet::new(), 2, 0);
+    let subject = room.accords[0].setting().subject.clone();
+    room.perform(0, vec![Act::Wanted]);
+    let hash = room.proposed("p0", 0).0.hash();
+    let word = Word::Sign { step: Step::Prepare, hash };
+    let mut signs = |by: usize| {
+        let said = Certificate { subject: subject.clone(), view: 0, word: word.clone() };
+        let kept = room.seal(by, said, Vec::new());
+        room.accords[0].take(room.now, &kept, &is_whole).len()
+    };
+    assert_eq!([1, 2, 3].map(&mut signs), [0, 0, 1], "the third makes it prepared");
+    assert_eq!([1, 2, 3].map(&mut signs), [0, 0, 0]);
+}
+
 /// A decision is long and a question short: whoever asks all the time is answered now and then.
 #[test]
 fn who_asks_over_and_over_is_answered_once_in_a_while() {
