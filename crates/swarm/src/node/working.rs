@@ -239,13 +239,23 @@ impl Node {
         if work.waits_for_approval {
             return self.ask_for_approval(now, id, out);
         }
-        if now < state.task.deadline
-            && work.parts.iter().any(|part| !part.done && part.until <= now)
-        {
+        if now >= state.task.deadline {
+            self.stop_waiting(id);
+        } else if work.parts.iter().any(|part| !part.done && part.until <= now) {
             self.assign_parts(now, id, out);
         }
         self.remind(now, id, out);
         self.report(now, id, out);
+    }
+
+    /// The time is over: nobody is given a part or reminded of it any more, and nothing is to be
+    /// woken for.
+    fn stop_waiting(&mut self, id: &str) {
+        let work = self.tasks.get_mut(id).and_then(|state| state.work.as_mut());
+        let parts = work.into_iter().flat_map(|work| &mut work.parts);
+        for part in parts.filter(|part| !part.done) {
+            (part.until, part.again_at) = (Timestamp::MAX, Timestamp::MAX);
+        }
     }
 
     /// Gives every part that nobody does, or not in time, to somebody.
