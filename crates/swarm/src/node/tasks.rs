@@ -346,7 +346,10 @@ impl Node {
             && state.is_root()
             && kept.meta.signer == state.originator()
         {
-            state.approval.get_or_insert_with(|| kept.bare());
+            let is_better = state.approval.as_ref().is_none_or(|word| !state.is_about_plan(word));
+            if is_better && state.is_about_plan(kept) {
+                state.approval = Some(kept.bare());
+            }
             self.go_on_if_approved(now, &m.task_id.clone(), out);
             return Ok(());
         }

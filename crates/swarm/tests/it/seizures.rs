@@ -7,9 +7,14 @@ use skep_swarm::{
     kept::Kept,
     node::{Input, Node, Output},
 };
-use skep_wire::swarm::{Certificate, Chosen, Message, Outcome, Ready, Signed, Subject, Word};
+use skep_wire::swarm::{
+    Certificate, Chosen, End, Message, Outcome, Ready, Signed, Subject, Verification, Word,
+};
 
-use super::room::{Room, secret};
+use super::{
+    room::{Room, id, secret},
+    stories::agreed,
+};
 
 /// A board of one that nobody was told of, and what follows from it: that there is no plan.
 fn race(room: &Room, chair: usize, order: &Arc<Signed>) -> Arc<Signed> {
@@ -53,4 +58,29 @@ fn nobody_ends_a_task_before_a_board_could_sit() {
     assert!(!signs(&node.step(at(patient_ms - 1), Input::Message(proposal.clone()))));
     // When nobody has come up with more, it is said again, and is what there is.
     assert!(signs(&node.step(at(patient_ms), Input::Message(proposal))));
+}
+
+#[test]
+fn a_word_about_another_plan_is_none_about_this_one() {
+    let mut room = Room::new(4);
+    let client = secret(100);
+    let mut task = room.task("t");
+    task.needs_approval = true;
+    let order = room.seal(&client, room.inject(&client, task));
+    let chair = room.tier1()[0];
+    let say = |room: &mut Room, plan_id: Option<&str>, accepted: bool| {
+        for did in room.nodes.keys().copied().collect::<Vec<_>>() {
+            let plan_id = plan_id.map(str::to_owned);
+            let (task_id, reason) = (id("t"), None);
+            let word = Verification { task_id, agent_id: did, accepted, reason, plan_id };
+            let word = room.seal(&client, Message::Verification(word));
+            room.deliver(&did, word);
+        }
+    };
+    room.deliver(&chair, order);
+    say(&mut room, Some("another"), false);
+    room.run(5);
+    say(&mut room, None, true);
+    room.run(10);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
 }
