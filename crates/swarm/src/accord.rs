@@ -18,7 +18,7 @@ use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word
 
 use self::proven::{enough, justification, record_of};
 pub use self::{
-    proven::{Proven, proven},
+    proven::{Proven, has_record, proven},
     setting::Setting,
 };
 use crate::kept::Kept;
