@@ -342,7 +342,7 @@ impl Transcript {
             return Err("there was no plan to follow".to_owned());
         };
         let winner = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
-        judge::check_result(winner, value, &found.record).map_err(|fault| fault.to_string())?;
+        judge::check_result(epoch, winner, value, &found.record).map_err(|f| f.to_string())?;
         let Outcome::Result(ended) = &value.outcome else {
             return Err(Fault::WrongOutcome.to_string());
         };

@@ -520,10 +520,12 @@ impl Node {
             // Whoever repeats an order may have sealed it anew.
             let is_ours =
                 judge::task_of(record).is_some_and(|(kept, _)| kept.message == origin.message);
-            let Some(plan) = epoch.and_then(|epoch| winner(epoch, plan)).filter(|_| is_ours) else {
+            let Some(epoch) = epoch.filter(|_| is_ours) else {
                 return Verdict::Invalid;
             };
-            if judge::check_result(&plan, value, record).is_err() {
+            let follows = winner(epoch, plan)
+                .is_some_and(|plan| judge::check_result(epoch, &plan, value, record).is_ok());
+            if !follows {
                 return Verdict::Invalid;
             }
             match &value.outcome {
