@@ -215,7 +215,7 @@ impl Node {
             by,
             is_root: chair.is_none(),
             is_forwarded: speaks == Speaks::ForOthers,
-            waits: task.needs_approval,
+            waits: task.needs_approval && chair.is_none(),
         };
         self.count_task(now, &origin.meta.signer, &share)?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
@@ -280,6 +280,9 @@ impl Node {
         }
         if task.depth > DEPTH_MAX || (task.depth == 0) != is_root {
             return refuse(ErrorCode::InvalidParams, "the depth is not what it can be");
+        }
+        if task.needs_approval && !is_root {
+            return refuse(ErrorCode::InvalidParams, "nobody is asked about the plan of a part");
         }
         if task.deadline > plus(now, DEADLINE_MAX_MS) {
             let days = DEADLINE_MAX_MS / 86_400_000;

@@ -8,7 +8,8 @@ use skep_swarm::{
     node::{Input, Node, Output},
 };
 use skep_wire::swarm::{
-    Certificate, Chosen, End, Message, Outcome, Ready, Signed, Subject, Verification, Word,
+    Assign, Certificate, Chosen, End, ErrorCode, Message, Outcome, Ready, Share, Signed, Subject,
+    Task, Verification, Word, named,
 };
 
 use super::{
@@ -83,4 +84,56 @@ fn a_word_about_another_plan_is_none_about_this_one() {
     say(&mut room, None, true);
     room.run(10);
     assert_eq!(agreed(&room, "t").end, End::Succeeded);
+}
+
+fn assign(room: &Room, by: &skep_base::ed25519::SecretKey, n: usize, task: Task) -> Arc<Signed> {
+    let parent = "nobody's".to_owned();
+    let task = Task {
+        parent_task_id: Some(parent.clone()),
+        depth: 1,
+        complexity: Share::ZERO,
+        task_id: named(&format!("{parent}-st-{n}"), &by.public().did()),
+        ..task
+    };
+    let assignee = task.assigned_to.expect("it is for somebody");
+    let winning_plan_id = "p".to_owned();
+    let assign = Assign { task, assignee, parent_task_id: parent, winning_plan_id };
+    room.seal(by, Message::Assign(assign))
+}
+
+#[test]
+fn invented_work_keeps_nobody_from_a_board() {
+    let mut room = Room::new(10);
+    let me = room.tier1()[1];
+    let liars: Vec<_> =
+        room.keys.values().filter(|key| key.public().did() != me).cloned().collect();
+    for liar in liars.iter().take(3) {
+        for n in 0..8 {
+            let task = Task { assigned_to: Some(me), ..room.task("any") };
+            let order = assign(&room, liar, n, task);
+            assert_eq!(room.refused(&me, order), None);
+        }
+    }
+    let client = secret(100);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, order);
+    let active: Vec<u32> = room
+        .sent
+        .iter()
+        .filter_map(|kept| match &kept.message {
+            Message::Accept(accept) if accept.agent_id == me => Some(accept.active_tasks),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(active, [0]);
+}
+
+#[test]
+fn nobody_is_asked_about_the_plan_of_a_part() {
+    let mut room = Room::new(4);
+    let [me, other, ..] = room.tier1()[..] else { panic!("three lead") };
+    let task = Task { assigned_to: Some(me), needs_approval: true, ..room.task("any") };
+    let order = assign(&room, &room.keys[&other], 0, task);
+    assert_eq!(room.refused(&me, order), Some(ErrorCode::InvalidParams));
 }
