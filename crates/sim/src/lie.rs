@@ -55,7 +55,7 @@ pub enum Lie {
     FatBundles,
     /// Says that its work is made of parts, and has invented them.
     InventedParts,
-    /// Hears of a task that another chairs, sits for it alone, and wants it to have no plan at once.
+    /// Hears of a task that another chairs, sits for it alone, and says that there is no plan.
     RaceChair,
     /// As a chair leaves others' plans out.
     HidePlans,

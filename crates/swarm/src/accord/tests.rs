@@ -298,15 +298,17 @@ fn who_missed_the_proposal_signs_when_it_has_the_record() {
             }
         }
     };
-    let is_word = |kept: &Kept, is: &dyn Fn(&Word) -> bool| matches!(&kept.message, Message::Certificate(said) if is(&said.word));
+    let is_word = |kept: &Kept, is: fn(&Word) -> bool| match &kept.message {
+        Message::Certificate(said) => is(&said.word),
+        _ => false,
+    };
     let unlucky = room.dids[1];
     room.perform(leader, vec![Act::Wanted]);
     // Another one's second signature is lost: without the late one there are too few.
     deliver(&mut room, &|to, kept| {
         let of_one = kept.meta.signer == unlucky;
-        to == late && is_word(kept, &|word| matches!(word, Word::Propose { .. }))
-            || of_one
-                && is_word(kept, &|word| matches!(word, Word::Sign { step: Step::Commit, .. }))
+        to == late && is_word(kept, |word| matches!(word, Word::Propose { .. }))
+            || of_one && is_word(kept, |word| matches!(word, Word::Sign { step: Step::Commit, .. }))
     });
     assert!(room.accords[leader].decided().is_none());
     assert_eq!(room.accords[late].prepared, None);
