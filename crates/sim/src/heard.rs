@@ -6,6 +6,7 @@ use std::{
 };
 
 use skep_base::Hash32;
+use skep_swarm::accord::has_record;
 use skep_wire::swarm::{Message, Signed, Step, Subject, Word};
 
 use crate::timeline::Phase;
@@ -16,7 +17,8 @@ pub struct Heard {
     messages: Vec<Arc<Signed>>,
     /// Only looked up, never walked.
     known: HashSet<Hash32>,
-    /// Everybody passes a certificate on with the whole record: the first one is enough.
+    /// Everybody passes a certificate on with the whole record: the first one that has it is
+    /// enough, and none without it is kept.
     certified: BTreeSet<(Subject, Hash32)>,
 }
 
@@ -25,7 +27,8 @@ impl Heard {
         let is_news = match &message.message {
             Message::Certificate(certificate) => match &certificate.word {
                 Word::Bundle { step: Step::Commit, value } => {
-                    self.certified.insert((certificate.subject.clone(), value.hash()))
+                    has_record(value, message)
+                        && self.certified.insert((certificate.subject.clone(), value.hash()))
                 }
                 _ => true,
             },

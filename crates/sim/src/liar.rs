@@ -129,7 +129,7 @@ impl Liar {
         }
         let mut drafts = self.trick(epoch, message);
         let leader = message.meta.signer;
-        let plots = self.plot().is_some();
+        let plots = self.plot().is_some() || self.has(Lie::RaceChair);
         if let Message::Certificate(certificate) = &message.message
             && (self.has(Lie::SignEverything) || plots && self.schemer.is_friend(&leader))
         {
@@ -148,14 +148,23 @@ impl Liar {
             (Lie::TwoBundles, Plot::Split),
             (Lie::PadRecord, Plot::Pad),
             (Lie::DropBallots, Plot::Drop),
+            (Lie::HidePlans, Plot::Hide),
+            (Lie::StandAlone, Plot::StandAlone),
         ];
         plots.into_iter().find(|(lie, _)| self.has(*lie)).map(|(_, plot)| plot)
     }
 
-    fn trick(&mut self, epoch: &Epoch, message: &Signed) -> Vec<Draft> {
+    fn trick(&mut self, epoch: &Epoch, message: &Arc<Signed>) -> Vec<Draft> {
         let mut drafts = Vec::new();
         if self.has(Lie::JumpViews) {
             drafts.extend(self.trickster.jump(epoch, message));
+        }
+        if self.has(Lie::RaceChair) {
+            drafts.extend(self.trickster.race(epoch, message));
+            if self.trickster.is_race(message) {
+                let said = self.schemer.end_first(epoch, message);
+                drafts.extend(said.map(|(to, message, record)| self.say(to, message, record)));
+            }
         }
         if self.has(Lie::SquatId) {
             drafts.extend(self.trickster.squat(epoch, message));

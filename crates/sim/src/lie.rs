@@ -55,6 +55,12 @@ pub enum Lie {
     FatBundles,
     /// Says that its work is made of parts, and has invented them.
     InventedParts,
+    /// Hears of a task that another chairs, sits for it alone, and says that there is no plan.
+    RaceChair,
+    /// As a chair leaves others' plans out.
+    HidePlans,
+    /// As the leader of an election leaves out who else stands.
+    StandAlone,
 }
 
 impl Lie {
@@ -84,10 +90,11 @@ impl Lie {
 
     /// Some have one of these, too, of each list. Each is drawn apart, by its name: what else is
     /// drawn from a seed stays what it was when a list is added.
-    pub const DRAWN_APART: [(&str, &[Lie]); 3] = [
+    pub const DRAWN_APART: [(&str, &[Lie]); 4] = [
         ("lies", &[Lie::PadRecord, Lie::LateCommit, Lie::FatBundles]),
         ("seldom lies", &[Lie::JumpViews, Lie::SquatId, Lie::DropBallots]),
         ("inventions", &[Lie::InventedParts]),
+        ("seizures", &[Lie::RaceChair, Lie::HidePlans, Lie::StandAlone]),
     ];
 
     /// Every lie there is.

@@ -7,7 +7,7 @@ use std::{
 
 use skep_base::{Did, Hash32, hash::json_sha256};
 use skep_swarm::tally::{Ballot, instant_runoff};
-use skep_wire::swarm::{Chosen, Message, Plan, PlanVote, Ready, Signed};
+use skep_wire::swarm::{Chosen, Message, Plan, PlanVote, Ready, Signed, is_named_by};
 
 #[cfg(test)]
 mod tests;
@@ -57,9 +57,14 @@ fn plans<'a>(
             plans.entry(&reveal.plan.plan_id).or_default().push(&reveal.plan);
         }
     }
-    let nobodys = |plans: &[&Plan]| plans.iter().any(|plan| plan.proposer != plans[0].proposer);
-    plans.retain(|_, plans| !nobodys(plans));
-    plans.into_iter().map(|(id, plans)| (id, plans[0])).collect()
+    // Where two have taken one id, it is the one's whom it names.
+    let owned = |(id, plans): (&'a str, Vec<&'a Plan>)| {
+        let is_shared = plans.iter().any(|plan| plan.proposer != plans[0].proposer);
+        let mut named = plans.iter().filter(|plan| is_named_by(id, &plan.proposer));
+        let owner = if is_shared { named.next() } else { plans.first() };
+        owner.map(|plan| (id, *plan))
+    };
+    plans.into_iter().filter_map(owned).collect()
 }
 
 fn ballots(

@@ -11,7 +11,7 @@ use skep_base::{Did, Hash32};
 use skep_swarm::{
     draw::quorum, election::elect, epoch::Epoch, genesis::Genesis, judge, kept::Kept,
 };
-use skep_wire::swarm::{Certificate, Message, Outcome, Signed, Step, Subject, Value, Word};
+use skep_wire::swarm::{Certificate, Chosen, Message, Outcome, Signed, Step, Subject, Value, Word};
 
 use crate::recount::recount;
 
@@ -24,6 +24,10 @@ pub enum Plot {
     Pad,
     /// Its record has no ballots but the liar's own.
     Drop,
+    /// Or no plans.
+    Hide,
+    /// Or no candidacies.
+    StandAlone,
 }
 
 /// Accords that one liar tries to split in a run.
@@ -84,7 +88,9 @@ impl Schemer {
             let (value, record) = match plot {
                 Plot::Split => twin(world, &certificate.subject, value, record)?,
                 Plot::Pad => self.pad(&certificate.subject, value, record)?,
-                Plot::Drop => self.drop_ballots(world, &certificate.subject, value, record)?,
+                Plot::Drop => self.omit(world, certificate, value, record, &is_ballot)?,
+                Plot::Hide => self.omit(world, certificate, value, record, &is_plan)?,
+                Plot::StandAlone => self.omit(world, certificate, value, record, &is_candidacy)?,
             };
             self.schemes.insert(name.clone(), self.scheme(plot, to, value, record));
         }
@@ -128,19 +134,33 @@ impl Schemer {
         Some((said(value.outcome.clone(), &record), record))
     }
 
-    fn drop_ballots(
+    /// What follows when what others have said is left out.
+    fn omit(
         &self,
         world: (&Epoch, &Genesis),
-        subject: &Subject,
+        certificate: &Certificate,
         value: &Value,
         mut record: Vec<Arc<Signed>>,
+        is_omitted: &dyn Fn(&&Arc<Signed>) -> bool,
     ) -> Option<(Value, Vec<Arc<Signed>>)> {
-        let is_kept = |message: &Arc<Signed>| {
-            !is_ballot(&message) || self.friends.contains(&message.meta.signer)
-        };
-        record.retain(is_kept);
-        let outcome = outcome(world, subject, value, &record)?;
+        record.retain(|kept| !is_omitted(&kept) || self.friends.contains(&kept.meta.signer));
+        let outcome = outcome(world, &certificate.subject, value, &record)?;
         Some((said(outcome, &record), record))
+    }
+
+    /// That there is no plan, from a board on which nobody else sits.
+    pub fn end_first(&mut self, epoch: &Epoch, ready: &Arc<Signed>) -> Option<Speech> {
+        let order = ready.attached.first()?.clone();
+        let task_id = ready.message.task_id()?.to_owned();
+        let to = judge::witnesses_of(epoch, &Kept(order.clone()));
+        let record = vec![order, Arc::new(ready.without_attachments())];
+        let value = said(Outcome::Plan(Chosen::NoPlan), &record);
+        let subject = Subject::Plan { task_id };
+        let name = (subject.clone(), 0);
+        let scheme = self.scheme(Plot::Drop, &to, value.clone(), record.clone());
+        self.schemes.insert(name, scheme);
+        let word = Word::Propose { value };
+        Some((to, Message::Certificate(Certificate { subject, view: 0, word }), record))
     }
 
     fn scheme(&self, plot: Plot, to: &[Did], value: Value, record: Vec<Arc<Signed>>) -> Scheme {
@@ -148,7 +168,7 @@ impl Schemer {
         let mut honest: Vec<Did> = to.iter().filter(|did| !is_friend(did)).copied().collect();
         let two = match plot {
             Plot::Split => honest.split_off(honest.len().div_ceil(2)),
-            Plot::Pad | Plot::Drop => std::mem::take(&mut honest),
+            _ => std::mem::take(&mut honest),
         };
         let with_friends =
             |side: Vec<Did>| side.into_iter().chain(to.iter().filter(is_friend).copied()).collect();
@@ -212,6 +232,14 @@ fn record_of(value: &Value, attached: &[Arc<Signed>]) -> Option<Vec<Arc<Signed>>
 
 fn is_ballot(message: &&Arc<Signed>) -> bool {
     matches!(message.message, Message::PlanVote(_) | Message::ElectionVote(_))
+}
+
+fn is_plan(message: &&Arc<Signed>) -> bool {
+    matches!(message.message, Message::Reveal(_))
+}
+
+fn is_candidacy(message: &&Arc<Signed>) -> bool {
+    matches!(message.message, Message::Candidacy(_))
 }
 
 fn said(outcome: Outcome, record: &[Arc<Signed>]) -> Value {

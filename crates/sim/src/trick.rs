@@ -35,6 +35,8 @@ pub struct Trickster {
     hushed: BTreeSet<Subject>,
     /// Ids of clients' tasks that it has given to orders of its own.
     squatted: BTreeSet<String>,
+    /// Tasks of others that it wants to end first.
+    raced: BTreeSet<String>,
     /// By task: another's plan that it has made its own.
     copies: BTreeMap<String, Plan>,
     fattened: u32,
@@ -48,6 +50,7 @@ impl Trickster {
             jumped: BTreeMap::new(),
             hushed: BTreeSet::new(),
             squatted: BTreeSet::new(),
+            raced: BTreeSet::new(),
             copies: BTreeMap::new(),
             fattened: 0,
         }
@@ -143,6 +146,36 @@ impl Trickster {
             senate: judge::senate_of(epoch, task, &[self.me]),
             ..ready.clone()
         })
+    }
+
+    /// Another one chairs a task from outside: so does this one, alone, and tells nobody.
+    pub fn race(&mut self, epoch: &Epoch, message: &Signed) -> Option<Draft> {
+        let Message::Invite(invite) = &message.message else {
+            return None;
+        };
+        let order = message.attached.first()?;
+        let Message::Inject(inject) = &order.message else {
+            return None;
+        };
+        let may_chair = inject.task.epoch == epoch.number() && epoch.is_tier1(&self.me);
+        if invite.chair == self.me || !may_chair || !self.raced.insert(invite.task_id.clone()) {
+            return None;
+        }
+        let ready = Ready {
+            task_id: invite.task_id.clone(),
+            chair_id: self.me,
+            adversarial_critic: None,
+            senate: judge::senate_of(epoch, &inject.task, &[self.me]),
+            task: Some(inject.task.clone()),
+            members: vec![self.me],
+        };
+        Some(self.say(vec![self.me], Message::Ready(ready), vec![order.clone()]))
+    }
+
+    /// Whether this is the board that it has formed in order to be the first.
+    pub fn is_race(&self, message: &Signed) -> bool {
+        matches!(&message.message, Message::Ready(ready)
+            if ready.chair_id == self.me && self.raced.contains(&ready.task_id))
     }
 
     /// Another's plan is known now: it becomes this one's, committed to and revealed at once.

@@ -39,6 +39,8 @@ pub use self::crashes::Stop;
 
 /// What a node says to itself in one turn; more means that it would never stop.
 const SELF_TALK_MAX: u32 = 10_000;
+/// So often in a row a node may want to be woken at once: more means that it never rests.
+const RESTLESS_MAX: u32 = 100;
 /// The shortest time between two ticks of a node.
 const TICK_MIN_MS: i64 = 1;
 
@@ -101,6 +103,7 @@ pub struct Slot {
     stop: Option<Stop>,
     pub skew_ms: i64,
     wake_ms: Option<i64>,
+    restless: u32,
     pub agent: Agent,
     pub liar: Option<Box<Liar>>,
     pub load: Load,
@@ -110,8 +113,20 @@ impl Slot {
     pub fn new(node: Node, skew_ms: i64, agent: Agent, liar: Option<Box<Liar>>) -> Slot {
         let load = Load::default();
         let (node, stored, yet_to_come, wake_ms) = (Some(node), None, None, None);
-        let (outbox, stop) = (Vec::new(), None);
-        Slot { node, yet_to_come, stored, outbox, stop, skew_ms, wake_ms, agent, liar, load }
+        let (outbox, stop, restless) = (Vec::new(), None, 0);
+        Slot {
+            node,
+            yet_to_come,
+            stored,
+            outbox,
+            stop,
+            skew_ms,
+            wake_ms,
+            restless,
+            agent,
+            liar,
+            load,
+        }
     }
 
     pub fn is_honest(&self) -> bool {
@@ -299,6 +314,13 @@ impl World {
             slot.wake_ms = None;
             self.mark(3, node);
             self.feed(node, Input::Tick);
+            let slot = &mut self.parts.slots[node];
+            let is_due = slot.wake_ms == Some(self.now_ms + TICK_MIN_MS);
+            slot.restless = if is_due { slot.restless + 1 } else { 0 };
+            if slot.restless == RESTLESS_MAX {
+                let what = "a node never rests".to_owned();
+                self.parts.watch.report(self.now_ms, Some(node), Invariant::EndsInTime, what);
+            }
         }
     }
 

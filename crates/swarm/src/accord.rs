@@ -4,7 +4,8 @@
 //! value *prepared*, and whoever has seen that signs once more; as many second signatures make it
 //! final. Two such sets share an honest witness, so two values are never final. A view that takes
 //! too long is left together with whatever was prepared in it, which the next leader must propose
-//! again: a value that may be final somewhere is never replaced.
+//! again: a value that may be final somewhere is never replaced. Nobody signs a value without the
+//! messages that it follows from, so that whoever helped to make it final can show them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +18,7 @@ use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word
 
 use self::proven::{enough, justification, record_of};
 pub use self::{
-    proven::{Proven, proven},
+    proven::{Proven, has_record, proven},
     setting::Setting,
 };
 use crate::kept::Kept;
@@ -219,12 +220,13 @@ impl Accord {
 
     /// A value's messages: those that came with it, or those seen before.
     fn complete(&self, value: &Value, record: Vec<Kept>) -> Vec<Kept> {
-        match &self.seen {
-            Some((hash, seen)) if record.len() < value.record.len() && *hash == value.hash() => {
-                seen.clone()
-            }
-            _ => record,
+        if record.len() == value.record.len() {
+            return record;
         }
+        let prepared = self.prepared.as_ref().filter(|known| known.value == *value);
+        let seen = self.seen.as_ref().filter(|(hash, _)| *hash == value.hash());
+        let known = prepared.map(|known| &known.record).or(seen.map(|(_, record)| record));
+        known.cloned().unwrap_or(record)
     }
 
     pub fn tick(&mut self, now: Timestamp) -> Vec<Act> {
@@ -339,18 +341,16 @@ impl Accord {
             // The leader does not know what was prepared; it will.
             return vec![self.next_view(vec![from])];
         }
-        let record = record_of(value, message);
+        let record = self.complete(value, record_of(value, message));
         let verdict = if justified.is_some() { Verdict::Valid } else { judge(value, &record) };
-        if verdict != Verdict::Valid {
+        if verdict != Verdict::Valid || record.len() != value.record.len() {
             return Vec::new();
         }
         let mut acts = Vec::new();
         if view > self.view {
             acts = self.enter(now, view);
         }
-        if record.len() == value.record.len() {
-            self.seen = Some((hash, record));
-        }
+        self.seen = Some((hash, record));
         let vote = Vote { view, step: Step::Prepare, hash, leader: from };
         acts.push(self.sign(now, vote));
         acts
@@ -383,8 +383,9 @@ impl Accord {
             Step::Prepare => &mut proposal.prepare,
             Step::Commit => &mut proposal.commit,
         };
-        signatures.insert(from, message.bare());
-        if signatures.len() != quorum {
+        // Who signs again has missed what followed, and is told when that is repeated.
+        let is_again = signatures.insert(from, message.bare()).is_some();
+        if is_again || signatures.len() != quorum {
             return Vec::new();
         }
         let proven = Proven {
@@ -397,7 +398,7 @@ impl Accord {
             Step::Prepare => {
                 self.prepared = Some(proven);
                 let witnesses = self.setting.witnesses.clone();
-                self.send_prepared(witnesses).into_iter().collect()
+                self.send_prepared(witnesses, false).into_iter().collect()
             }
             Step::Commit => {
                 let mut acts = self.adopt(proven);
@@ -426,14 +427,15 @@ impl Accord {
         else {
             return Vec::new();
         };
+        // What it follows from comes along when the leader says it again.
+        proven.record = self.complete(value, proven.record);
+        if !proven.is_whole() {
+            return Vec::new();
+        }
         let mut acts = Vec::new();
         if view > self.view {
             acts = self.enter(now, view);
         }
-        if let Some(known) = self.prepared.take().filter(|known| known.value == proven.value) {
-            proven.record = known.record;
-        }
-        proven.record = self.complete(value, proven.record);
         let vote = Vote { view, step: Step::Commit, hash: value.hash(), leader: from };
         self.prepared = Some(proven);
         acts.push(self.sign(now, vote));
@@ -457,7 +459,8 @@ impl Accord {
         self.propose()
     }
 
-    /// What others have prepared binds this node, too: it is as good as having seen it.
+    /// What others have prepared binds this node, too: it is as good as having seen it. Without the
+    /// messages that it follows from it is not: no honest witness is bound by it then.
     fn learn_prepared(&mut self, message: &Kept) {
         let Message::Certificate(Certificate {
             word: Word::NextView { prepared: Some(Prepared { view, value }) },
@@ -477,7 +480,10 @@ impl Accord {
         };
         if let Some(signatures) = enough(message, &self.setting.witnesses, is_signature) {
             let record = self.complete(value, record_of(value, message));
-            self.prepared = Some(Proven { view: *view, value: value.clone(), signatures, record });
+            let proven = Proven { view: *view, value: value.clone(), signatures, record };
+            if proven.is_whole() {
+                self.prepared = Some(proven);
+            }
         }
     }
 
@@ -552,7 +558,8 @@ impl Accord {
         };
         match &self.proposal {
             Some(proposal) if proposal.prepare.len() >= self.setting.quorum() => {
-                self.send_prepared(unheard(&proposal.commit)).into_iter().collect()
+                // Whoever is silent may lack the record.
+                self.send_prepared(unheard(&proposal.commit), true).into_iter().collect()
             }
             Some(proposal) => self.send_proposal(unheard(&proposal.prepare)).into_iter().collect(),
             // Nobody leads this view yet, as far as is known here.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{
     Artifact, Chosen, End, Ended, Inject, Message, Outcome, Plan, PlanVote, REQUIRED_MAX, Ready,
-    Subject, SubmitResult, Subtask, TASK_SUBTASKS_MAX, Task, Value,
+    Subject, SubmitResult, Subtask, TASK_SUBTASKS_MAX, Task, Value, is_named_by,
 };
 
 use crate::{
@@ -19,6 +19,9 @@ use crate::{
     succession::is_successor,
     tally::{Ballot, Runoff, instant_runoff},
 };
+
+#[cfg(test)]
+mod tests;
 
 /// Parts that a plan may have.
 pub const SUBTASKS_MAX: usize = TASK_SUBTASKS_MAX;
@@ -183,14 +186,23 @@ fn plans<'a>(
             && is_well_formed(task, plan)
             && committed.is_some_and(|hashes| hash.is_some_and(|hash| hashes.contains(&hash)))
         {
-            // An id that two have taken is nobody's.
             plans
                 .entry(plan.plan_id.clone())
-                .and_modify(|known| *known = known.filter(|known| known.proposer == plan.proposer))
+                .and_modify(|known| *known = owner(*known, plan))
                 .or_insert(Some(plan));
         }
     }
     plans.into_iter().filter_map(|(id, plan)| Some((id, plan?))).collect()
+}
+
+/// Of two plans with one id: the one whose proposer the id names. Another id that two have taken is
+/// nobody's.
+fn owner<'a>(known: Option<&'a Plan>, plan: &'a Plan) -> Option<&'a Plan> {
+    let is_named = |plan: &&Plan| is_named_by(&plan.plan_id, &plan.proposer);
+    match known {
+        Some(known) if known.proposer == plan.proposer => Some(known),
+        known => known.filter(is_named).or(Some(plan).filter(is_named)),
+    }
 }
 
 /// ASIP 7: SHA-256 of the canonical JSON of the plan as it was sent. What is signed is canonical,
@@ -401,7 +413,12 @@ fn is_part(task_id: &str, index: u32, id: &str) -> bool {
 }
 
 /// Checks how a task is said to have ended, all but what only a clock can tell.
-pub fn check_result(plan: &Plan, value: &Value, record: &[Kept]) -> Result<(), Fault> {
+pub fn check_result(
+    epoch: &Epoch,
+    plan: &Plan,
+    value: &Value,
+    record: &[Kept],
+) -> Result<(), Fault> {
     let Outcome::Result(ended) = &value.outcome else {
         return Err(Fault::WrongOutcome);
     };
@@ -415,7 +432,7 @@ pub fn check_result(plan: &Plan, value: &Value, record: &[Kept]) -> Result<(), F
     }
     for (index, part) in ended.parts.iter().enumerate() {
         if let Some(artifact) = part
-            && !is_submitted(plan, index, artifact, record)
+            && !(epoch.contains(&artifact.producer) && is_submitted(plan, index, artifact, record))
         {
             return Err(Fault::NotSubmitted(index));
         }

@@ -16,6 +16,7 @@ mod graves;
 mod jobs;
 mod keys;
 mod newcomers;
+mod patience;
 mod peers;
 mod place;
 mod planning;
@@ -439,9 +440,11 @@ impl Node {
         }
     }
 
-    /// How much this node has to do.
+    /// How much this node has to do for tasks that it knows to be planned: what anybody could have
+    /// made up keeps it from nothing.
     fn load(&self) -> u32 {
-        let jobs = self.jobs.values().filter(|job| !job.is_over()).count();
+        let is_known = |job: &Job| job.parent().is_some_and(|id| self.is_planned(id));
+        let jobs = self.jobs.values().filter(|job| job.is_undone() && is_known(job)).count();
         u32::try_from(jobs).unwrap_or(u32::MAX)
     }
 }

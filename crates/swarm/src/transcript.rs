@@ -2,7 +2,7 @@
 //! (decision 51).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use skep_base::{Did, Hash32, Timestamp, json as canonical};
 use skep_wire::swarm::{
-    ChainError, Chosen, End, Ended, KeyChain, KeyLink, KnownKeys, Message, OpenError, Outcome,
-    Signed, Step, Subject, Value, Word, key_text,
+    Certificate, ChainError, Chosen, End, Ended, KeyChain, KeyLink, KnownKeys, Message, OpenError,
+    Outcome, Signed, Step, Subject, Value, Word, key_text,
 };
 
 use crate::{
-    accord::{Proven, proven},
+    accord::{Proven, has_record, proven},
     election::{self, elect},
     epoch::Epoch,
     genesis::Genesis,
@@ -216,20 +216,38 @@ impl Transcript {
         report
     }
 
-    /// The final certificates, each subject's first; a second one must say the same.
+    /// The final certificates, one of each value: another value's must say the same. Whoever passes
+    /// one on may leave out what it follows from or who has signed it; the fullest counts.
     fn certificates(&self) -> impl Iterator<Item = (&Kept, &Subject, &Value)> {
-        let mut seen: BTreeSet<(&Subject, Hash32)> = BTreeSet::new();
         let ours = self.messages.iter().filter(|kept| self.is_ours(kept));
-        ours.filter_map(move |kept| match &kept.message {
-            Message::Certificate(certificate) => match &certificate.word {
-                Word::Bundle { step: Step::Commit, value } => {
-                    let is_new = seen.insert((&certificate.subject, value.hash()));
-                    is_new.then_some((kept, &certificate.subject, value))
-                }
-                _ => None,
-            },
+        let bundles = ours.filter_map(|kept| match &kept.message {
+            Message::Certificate(Certificate {
+                subject,
+                word: Word::Bundle { step: Step::Commit, value },
+                ..
+            }) => Some((kept, subject, value)),
             _ => None,
-        })
+        });
+        let mut all: Vec<(&Kept, &Subject, &Value)> = Vec::new();
+        let mut places: BTreeMap<(&Subject, Hash32), usize> = BTreeMap::new();
+        let fullness = |kept: &Kept, subject: &Subject, value: &Value| {
+            (has_record(value, kept), signers_of(kept, subject, value.hash()))
+        };
+        for bundle @ (kept, subject, value) in bundles {
+            match places.entry((subject, value.hash())) {
+                Entry::Vacant(entry) => {
+                    entry.insert(all.len());
+                    all.push(bundle);
+                }
+                Entry::Occupied(entry) => {
+                    let known = &mut all[*entry.get()];
+                    if fullness(kept, subject, value) > fullness(known.0, known.1, known.2) {
+                        *known = bundle;
+                    }
+                }
+            }
+        }
+        all.into_iter()
     }
 
     /// Whether a message and all that came with it were said in this swarm.
@@ -324,7 +342,7 @@ impl Transcript {
             return Err("there was no plan to follow".to_owned());
         };
         let winner = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
-        judge::check_result(winner, value, &found.record).map_err(|fault| fault.to_string())?;
+        judge::check_result(epoch, winner, value, &found.record).map_err(|f| f.to_string())?;
         let Outcome::Result(ended) = &value.outcome else {
             return Err(Fault::WrongOutcome.to_string());
         };
@@ -356,6 +374,17 @@ impl Report {
             Err(why) => self.differ(about, why),
         }
     }
+}
+
+/// How many have signed a final value, as far as a bundle shows.
+fn signers_of(kept: &Kept, subject: &Subject, hash: Hash32) -> usize {
+    let word = Word::Sign { step: Step::Commit, hash };
+    let is_signature = |inner: &&Arc<Signed>| {
+        matches!(&inner.message, Message::Certificate(said)
+            if said.subject == *subject && said.word == word)
+    };
+    let signers = kept.attached.iter().filter(is_signature).map(|inner| inner.meta.signer);
+    signers.collect::<BTreeSet<Did>>().len()
 }
 
 fn signed(kept: &Kept, value: &Value, witnesses: &[Did]) -> Result<Proven, String> {

@@ -10,6 +10,7 @@ mod it {
     mod refusals;
     mod resuming;
     mod room;
+    mod seizures;
     mod stories;
     mod successors;
 }

@@ -33,6 +33,11 @@ pub(super) fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
     found.map(|kept| Kept((*kept).clone())).collect()
 }
 
+/// Whether all messages that a value follows from came along.
+pub fn has_record(value: &Value, message: &Signed) -> bool {
+    record_of(value, message).len() == value.record.len()
+}
+
 /// The view in which a proposed value was prepared before, if its signatures are attached.
 pub(super) fn justification(
     setting: &Setting,

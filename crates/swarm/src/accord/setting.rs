@@ -35,7 +35,7 @@ impl Setting {
     }
 
     /// So many that one of them at least is honest.
-    pub(super) fn more_than_lie(&self) -> usize {
+    pub(crate) fn more_than_lie(&self) -> usize {
         self.witnesses.len() - self.quorum() + 1
     }
 

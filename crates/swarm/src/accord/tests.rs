@@ -21,12 +21,21 @@ fn value(plan: &str, by: Did) -> Value {
     Value { outcome: Outcome::Plan(chosen), record: Vec::new() }
 }
 
+/// As witnesses judge: what is proposed is there, too.
+fn is_whole(value: &Value, record: &[Kept]) -> Verdict {
+    let is_whole = value.record.iter().copied().eq(record.iter().map(|kept| kept.hash()));
+    if is_whole { Verdict::Valid } else { Verdict::Invalid }
+}
+
 /// All witnesses of one subject and what is on its way between them.
 struct Room {
     keys: Vec<SecretKey>,
     dids: Vec<Did>,
     accords: Vec<Accord>,
     liars: BTreeSet<usize>,
+    /// Whether liars gather signatures for what they have proposed first, let the others see
+    /// something else, and come back to it without the messages that it follows from.
+    hides: bool,
     line: Vec<(usize, Kept)>,
     now: Timestamp,
     chance: u64,
@@ -52,7 +61,8 @@ impl Room {
         let accord = |did: &Did| Accord::new(*did, setting.clone(), Vec::new(), start());
         let accords = dids.iter().map(accord).collect();
         let chance = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Room { keys, dids, accords, liars, line: Vec::new(), now: start(), chance, loss }
+        let (line, hides, now) = (Vec::new(), false, start());
+        Room { keys, dids, accords, liars, hides, line, now, chance, loss }
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -69,7 +79,27 @@ impl Room {
         Kept(Arc::new(Signed::seal(meta, message, attached, &self.keys[by])))
     }
 
-    /// Puts an accord's messages on the line. A liar proposes and signs two values at a time.
+    /// What a plan follows from, and the plan as a value of that.
+    fn proposed(&self, plan: &str, by: usize) -> (Value, Vec<Kept>) {
+        let said = |number: u32| {
+            let subject = Subject::Plan { task_id: plan.to_owned() };
+            let word = Word::NextView { prepared: None };
+            let meta = Meta {
+                signer: self.dids[by],
+                swarm: "test".to_owned(),
+                epoch: 1,
+                sent_at: start(),
+            };
+            let message = Message::Certificate(Certificate { subject, view: number, word });
+            Kept(Arc::new(Signed::seal(meta, message, Vec::new(), &self.keys[by])))
+        };
+        let record: Vec<Kept> = (0..2).map(said).collect();
+        let hashes = record.iter().map(|kept| kept.hash()).collect();
+        (Value { record: hashes, ..value(plan, self.dids[by]) }, record)
+    }
+
+    /// Puts an accord's messages on the line. A liar proposes and signs two values at a time, and
+    /// leaves out what a value follows from.
     fn perform(&mut self, by: usize, acts: Vec<Act>) {
         for act in acts {
             match act {
@@ -77,16 +107,20 @@ impl Room {
                     for did in to {
                         let Ok(at) = self.dids.binary_search(&did) else { continue };
                         let mut certificate = (*certificate).clone();
-                        if self.liars.contains(&by) && self.draw(2) == 0 {
-                            self.twist(by, &mut certificate.word);
+                        let mut attached = attached.clone();
+                        let lies = self.liars.contains(&by);
+                        if lies && self.hides {
+                            self.hide(by, &mut certificate, &mut attached);
+                        } else if lies && self.draw(2) == 0 {
+                            self.twist(by, &mut certificate.word, &mut attached);
                         }
-                        let kept = self.seal(by, certificate, attached.clone());
+                        let kept = self.seal(by, certificate, attached);
                         self.line.push((at, kept));
                     }
                 }
                 Act::Wanted => {
-                    let mine = value(&format!("p{by}"), self.dids[by]);
-                    let acts = self.accords[by].offer(mine, Vec::new());
+                    let (mine, record) = self.proposed(&format!("p{by}"), by);
+                    let acts = self.accords[by].offer(mine, record);
                     self.perform(by, acts);
                 }
                 Act::Decided => {}
@@ -94,12 +128,40 @@ impl Room {
         }
     }
 
-    fn twist(&mut self, by: usize, word: &mut Word) {
-        let other = value(&format!("lie{}", self.draw(2)), self.dids[by]);
+    fn twist(&mut self, by: usize, word: &mut Word, attached: &mut Vec<Arc<Signed>>) {
+        if self.draw(2) == 0 {
+            return self.strip(attached);
+        }
+        let plan = format!("lie{}", self.draw(2));
+        let (other, record) = self.proposed(&plan, by);
         match word {
-            Word::Propose { value } | Word::Bundle { value, .. } => *value = other,
+            Word::Propose { value } | Word::Bundle { value, .. } => {
+                *value = other;
+                attached.extend(record.iter().map(|kept| kept.0.clone()));
+            }
             Word::Sign { hash, .. } => *hash = other.hash(),
             Word::NextView { prepared } => *prepared = None,
+        }
+    }
+
+    /// All but the signatures is left out.
+    fn strip(&self, attached: &mut Vec<Arc<Signed>>) {
+        let subject = &self.accords[0].setting.subject;
+        attached.retain(
+            |kept| matches!(&kept.message, Message::Certificate(said) if said.subject == *subject),
+        );
+    }
+
+    fn hide(&self, by: usize, said: &mut Certificate, attached: &mut Vec<Arc<Signed>>) {
+        let (other, record) = self.proposed("lie", by);
+        match &mut said.word {
+            Word::Propose { value } if said.view > 0 => {
+                *value = other;
+                *attached = record.into_iter().map(|kept| kept.0).collect();
+            }
+            Word::Bundle { .. } => attached.clear(),
+            Word::NextView { .. } => self.strip(attached),
+            Word::Propose { .. } | Word::Sign { .. } => {}
         }
     }
 
@@ -115,7 +177,7 @@ impl Room {
                 if self.draw(10) == 0 {
                     self.line.push((to, kept.clone()));
                 }
-                let acts = self.accords[to].take(self.now, &kept, &|_, _| Verdict::Valid);
+                let acts = self.accords[to].take(self.now, &kept, &is_whole);
                 self.perform(to, acts);
             } else {
                 self.now = plus(self.now, 40);
@@ -124,7 +186,8 @@ impl Room {
                     self.accords[at] = serde_json::from_slice(&text).unwrap();
                     let acts = self.accords[at].tick(self.now);
                     self.perform(at, acts);
-                    if self.accords[at].view() == 0 && self.accords[at].leads() {
+                    let waits = self.hides && !self.liars.contains(&at);
+                    if self.accords[at].view() == 0 && self.accords[at].leads() && !waits {
                         self.perform(at, vec![Act::Wanted]);
                     }
                 }
@@ -154,8 +217,14 @@ proptest! {
 
     /// Whatever is lost and whoever lies: never two values; and one, when all that is honest meets.
     #[test]
-    fn one_value_is_final(n in 1u8..8, seed in any::<u64>(), loss in 0u64..40) {
+    fn one_value_is_final(
+        n in 1u8..8,
+        seed in any::<u64>(),
+        loss in 0u64..40,
+        hides in any::<bool>(),
+    ) {
         let mut room = Room::new(n, BTreeSet::new(), seed, loss);
+        room.hides = hides;
         let liars = (usize::from(n) - 1) / 3;
         while room.liars.len() < liars {
             let at = room.draw(u64::from(n)) as usize;
@@ -168,6 +237,86 @@ proptest! {
         prop_assert!(room.is_over(), "not all have decided");
         prop_assert_eq!(room.values().len(), 1);
     }
+}
+
+/// One of four lies: it has a value prepared that only it can show, lets the others see another,
+/// and tells the next leader of the signatures without the messages that they are about.
+#[test]
+fn what_nobody_else_can_show_becomes_nothing() {
+    let mut room = Room::new(4, BTreeSet::new(), 1, 0);
+    let subject = room.accords[0].setting().subject.clone();
+    let (liar, honest) = (3, [0, 1, 2]);
+    let said = |view, word| Certificate { subject: subject.clone(), view, word };
+    let (hidden, record) = room.proposed("hidden", liar);
+    // All have signed the first value in a view, and have seen another one since.
+    let word = Word::Sign { step: Step::Prepare, hash: hidden.hash() };
+    let signatures: Vec<Arc<Signed>> =
+        (0..4).map(|by| room.seal(by, said(0, word.clone()), Vec::new()).0).collect();
+    let (other, shown) = room.proposed("shown", liar);
+    for at in honest {
+        room.accords[at].seen = Some((other.hash(), shown.clone()));
+        let left = |by| room.seal(by, said(2, Word::NextView { prepared: None }), Vec::new());
+        let left = [left(0), left(1), left(2)];
+        for kept in &left {
+            room.accords[at].take(room.now, kept, &is_whole);
+        }
+        assert_eq!(room.accords[at].view(), 2);
+    }
+    let (leader, witness) = (2, 1);
+    assert!(room.accords[0].setting().may_lead(2, &room.dids[leader]));
+    let prepared = Some(Prepared { view: 0, value: hidden.clone() });
+    let stripped = room.seal(liar, said(2, Word::NextView { prepared }), signatures.clone());
+    room.accords[leader].take(room.now, &stripped, &is_whole);
+    assert_eq!(room.accords[leader].prepared, None);
+
+    // Nor does a leader that proposes it find anybody who signs, or a bundle of it.
+    let propose = said(2, Word::Propose { value: hidden.clone() });
+    let propose = room.seal(leader, propose, signatures.clone());
+    assert_eq!(room.accords[witness].take(room.now, &propose, &is_whole), Vec::new());
+    let word = Word::Sign { step: Step::Prepare, hash: hidden.hash() };
+    let again: Vec<Arc<Signed>> =
+        (0..4).map(|by| room.seal(by, said(2, word.clone()), Vec::new()).0).collect();
+    let bundle = said(2, Word::Bundle { step: Step::Prepare, value: hidden.clone() });
+    let bare = room.seal(leader, bundle.clone(), again.clone());
+    assert_eq!(room.accords[witness].take(room.now, &bare, &is_whole), Vec::new());
+    // With the messages it is as good as any other.
+    let record = record.into_iter().map(|kept| kept.0);
+    let whole = room.seal(leader, bundle, again.into_iter().chain(record).collect());
+    assert_eq!(room.accords[witness].take(room.now, &whole, &is_whole).len(), 1);
+}
+
+/// Whoever has missed a proposal gets what it follows from when its leader repeats what came of it.
+#[test]
+fn who_missed_the_proposal_signs_when_it_has_the_record() {
+    let (leader, late) = (0, 3);
+    let mut room = Room::new(4, BTreeSet::new(), 2, 0);
+    let deliver = |room: &mut Room, is_lost: &dyn Fn(usize, &Kept) -> bool| {
+        while let Some((to, kept)) = room.line.pop() {
+            if !is_lost(to, &kept) {
+                let acts = room.accords[to].take(room.now, &kept, &is_whole);
+                room.perform(to, acts);
+            }
+        }
+    };
+    let is_word = |kept: &Kept, is: fn(&Word) -> bool| match &kept.message {
+        Message::Certificate(said) => is(&said.word),
+        _ => false,
+    };
+    let unlucky = room.dids[1];
+    room.perform(leader, vec![Act::Wanted]);
+    // Another one's second signature is lost: without the late one there are too few.
+    deliver(&mut room, &|to, kept| {
+        let of_one = kept.meta.signer == unlucky;
+        to == late && is_word(kept, |word| matches!(word, Word::Propose { .. }))
+            || of_one && is_word(kept, |word| matches!(word, Word::Sign { step: Step::Commit, .. }))
+    });
+    assert!(room.accords[leader].decided().is_none());
+    assert_eq!(room.accords[late].prepared, None);
+    room.now = plus(room.now, 200);
+    let acts = room.accords[leader].tick(room.now);
+    room.perform(leader, acts);
+    deliver(&mut room, &|to, _| to == 1);
+    assert!(room.accords[late].decided().is_some());
 }
 
 /// Who misses the last word signs again, and its leader answers: no view is left for it, and nobody
@@ -248,6 +397,23 @@ fn what_is_kept_of_a_bundle_is_one_signature_of_each_that_is_needed() {
     assert!(signers.iter().all(|did| room.dids.contains(did)));
 }
 
+/// Whoever signs again makes its leader say nothing to all the others.
+#[test]
+fn what_is_signed_again_is_signed_once() {
+    let mut room = Room::new(4, BTreeSet::new(), 2, 0);
+    let subject = room.accords[0].setting().subject.clone();
+    room.perform(0, vec![Act::Wanted]);
+    let hash = room.proposed("p0", 0).0.hash();
+    let word = Word::Sign { step: Step::Prepare, hash };
+    let mut signs = |by: usize| {
+        let said = Certificate { subject: subject.clone(), view: 0, word: word.clone() };
+        let kept = room.seal(by, said, Vec::new());
+        room.accords[0].take(room.now, &kept, &is_whole).len()
+    };
+    assert_eq!([1, 2, 3].map(&mut signs), [0, 0, 1], "the third makes it prepared");
+    assert_eq!([1, 2, 3].map(&mut signs), [0, 0, 0]);
+}
+
 /// A decision is long and a question short: whoever asks all the time is answered now and then.
 #[test]
 fn who_asks_over_and_over_is_answered_once_in_a_while() {
@@ -283,7 +449,7 @@ fn nothing_that_came_along_with_a_word_is_kept() {
     room.line.clear();
     let said = |word, view| Certificate { subject: subject.clone(), view, word };
     let junk = room.seal(1, said(Word::NextView { prepared: None }, 9), Vec::new()).0;
-    let hash = value("p0", room.dids[0]).hash();
+    let hash = room.proposed("p0", 0).0.hash();
     let sign = said(Word::Sign { step: Step::Prepare, hash }, 0);
     let sign = room.seal(1, sign, vec![junk.clone(); 50]);
     room.accords[0].take(room.now, &sign, &|_, _| Verdict::Valid);

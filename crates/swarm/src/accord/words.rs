@@ -31,10 +31,12 @@ impl Accord {
         Some(self.send(to, word, self.view, &[&proposal.record, &proposal.justified_by]))
     }
 
-    pub(super) fn send_prepared(&self, to: Vec<Did>) -> Option<Act> {
+    /// Most have seen the record in the proposal: it is long, and goes to those only who need it.
+    pub(super) fn send_prepared(&self, to: Vec<Did>, with_record: bool) -> Option<Act> {
         let prepared = self.prepared.as_ref()?;
         let word = Word::Bundle { step: Step::Prepare, value: prepared.value.clone() };
-        Some(self.send(to, word, prepared.view, &[&prepared.signatures]))
+        let record = if with_record { &prepared.record[..] } else { &[] };
+        Some(self.send(to, word, prepared.view, &[&prepared.signatures, record]))
     }
 
     /// Tells all witnesses that this node waits no longer. What is prepared here only the view's

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skep_base::{Did, Timestamp, hash::json_sha256};
 use skep_wire::swarm::{
-    Commit, CriticScore, Critique, ErrorCode, Message, Outcome, Plan, PlanVote, Reveal,
+    Commit, CriticScore, Critique, ErrorCode, Message, Outcome, Plan, PlanVote, Reveal, named,
 };
 
 use super::{
@@ -41,6 +41,8 @@ impl Node {
             return;
         };
         (plan.proposer, plan.task_id, plan.epoch) = (me, id.to_owned(), state.task.epoch);
+        // Nobody else can take it.
+        plan.plan_id = named(&plan.plan_id, &me);
         state.table.plan = Some(plan);
         self.send_own(id, Phase::Commit, out);
         self.run_boards(now, id, out);

@@ -27,6 +27,9 @@ use crate::{
 
 /// What one signer may add to an election: a second, different message is evidence against it.
 const PER_SIGNER_MAX: usize = 2;
+/// In so many views at most a record must have all candidacies that a witness asks for. That many
+/// leaders in a row, who are drawn by lot, hardly all lie; and a record may have no room for all.
+const FULL_VIEWS_MAX: usize = 4;
 /// So many witnesses beside Tier 1 get a ballot each time it is said again.
 const TOLD_AT_A_TIME: usize = 8;
 
@@ -44,6 +47,17 @@ pub(crate) struct Election {
 }
 
 impl Election {
+    /// Whose candidacies a witness asks for: its own, and those of members that its ballot ranks.
+    fn asked_for(&self, me: &Did, current: &Epoch) -> Vec<Did> {
+        let ballot = self.votes.get(me).and_then(|own| own.first()).map(|kept| &kept.message);
+        let ranked = match ballot {
+            Some(Message::ElectionVote(vote)) => &vote.candidate_rankings[..],
+            _ => &[],
+        };
+        let own = self.candidacies.contains_key(me).then_some(me);
+        ranked.iter().filter(|did| current.contains(did)).chain(own).copied().collect()
+    }
+
     /// Where all places of members are taken, the one with the lowest score leaves its own.
     fn make_room(&mut self, current: &Epoch, score: Share) -> Result<(), Refusal> {
         let members = self.candidacies.iter().filter(|(did, _)| current.contains(did));
@@ -403,6 +417,10 @@ impl Node {
             return;
         };
         let own = election.votes.get(&me).and_then(|own| own.first()).cloned();
+        let asked_for = election.asked_for(&me, &current);
+        // Among so many leaders one is honest, and has everything that it could get.
+        let full_views = election.accord.setting().more_than_lie().min(FULL_VIEWS_MAX);
+        let must_be_full = usize::try_from(certificate.view).is_ok_and(|view| view < full_views);
         let judge = |value: &Value, record: &[Kept]| {
             let Outcome::Election(elected) = &value.outcome else {
                 return Verdict::Invalid;
@@ -414,10 +432,16 @@ impl Node {
             if now < ballots_at {
                 return Verdict::NotYet;
             }
-            // A leader that leaves ballots out finds too few witnesses.
+            // A leader that leaves ballots or candidacies out finds too few witnesses.
             let is_in = |own: &Kept| record.iter().any(|kept| kept.message == own.message);
-            let mine = own.as_ref().is_none_or(is_in);
-            if mine { Verdict::Valid } else { Verdict::NotYet }
+            let stands = |did: &Did| {
+                let is_of = |kept: &Kept| {
+                    kept.meta.signer == *did && matches!(kept.message, Message::Candidacy(_))
+                };
+                record.iter().any(is_of)
+            };
+            let is_full = !must_be_full || asked_for.iter().all(stands);
+            if is_full && own.as_ref().is_none_or(is_in) { Verdict::Valid } else { Verdict::NotYet }
         };
         let acts = election.accord.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);

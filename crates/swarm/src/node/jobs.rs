@@ -16,7 +16,7 @@ use crate::{aggregate, kept::Kept};
 
 /// Parts that a node works on at a time: more than a third of 64 members may invent.
 const JOBS_MAX: usize = 500;
-/// And for one coordinator, where this node does not know the task that they are parts of.
+/// And for one coordinator, where this node does not know of a plan that they are parts of.
 const JOBS_UNKNOWN_MAX: usize = 8;
 /// And that are kept for one coordinator until their deadline, those that are over included.
 pub const JOBS_OF_ONE_MAX: usize = 100;
@@ -42,8 +42,13 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(super) fn is_over(&self) -> bool {
-        self.over
+    /// Whether it is still to be worked on here.
+    pub(super) fn is_undone(&self) -> bool {
+        !self.over && self.submitted.is_none()
+    }
+
+    pub(super) fn parent(&self) -> Option<&str> {
+        self.task.parent_task_id.as_deref()
     }
 
     /// What the agent has to do now, or do again after a crash.
@@ -118,10 +123,15 @@ impl Node {
         Ok(())
     }
 
+    /// Whether this node knows that a task's plan is final.
+    pub(super) fn is_planned(&self, id: &str) -> bool {
+        self.tasks.get(id).is_some_and(|state| state.plan.decided().is_some())
+    }
+
     /// Nobody keeps this node busy with what it has made up.
     fn has_time(&self, kept: &Kept, m: &Assign) -> bool {
         let open = self.jobs.values().filter(|job| !job.over);
-        let is_known = self.tasks.contains_key(&m.parent_task_id);
+        let is_known = self.is_planned(&m.parent_task_id);
         let of_signer = |job: &&Job| job.coordinator == kept.meta.signer;
         let same = open.clone().filter(of_signer).count();
         open.count() < JOBS_MAX

@@ -127,7 +127,7 @@ impl Node {
     }
 
     /// Whether a leader of the newest election has been silent for long enough to be followed.
-    fn misses(&self, now: Timestamp, epoch: &Epoch, leader: &Did) -> bool {
+    pub(super) fn misses(&self, now: Timestamp, epoch: &Epoch, leader: &Did) -> bool {
         let silence = self.genesis.timing.silence_ms;
         let Some(started) = self.started else {
             return false;

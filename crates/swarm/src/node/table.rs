@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
-use skep_wire::swarm::{Message, Plan};
+use skep_wire::swarm::Plan;
 
 use crate::kept::Kept;
 
@@ -92,26 +92,6 @@ impl Table {
         let sitting = self.boards.values().filter(|board| board.phase != Phase::Over);
         let boards = sitting.map(|board| board.until.min(board.resend_at)).min();
         forming.into_iter().chain(boards).min()
-    }
-
-    /// Whether a record lacks the ballot of one who votes on this chair's board, and who has cast
-    /// it or still may.
-    pub(super) fn misses_ballot(
-        &self,
-        voter: &Did,
-        chair: Did,
-        now: Timestamp,
-        record: &[Kept],
-    ) -> bool {
-        let board = self.boards.get(&chair).filter(|board| board.voters.contains(voter));
-        let may_vote = board.is_some_and(|board| {
-            let has_plans = board.members.iter().any(|did| self.has(did, Phase::Reveal));
-            now < board.votes_until && has_plans
-        });
-        let is_own = |kept: &Kept| {
-            matches!(kept.message, Message::PlanVote(_)) && kept.meta.signer == *voter
-        };
-        may_vote && !record.iter().any(is_own)
     }
 
     /// Whether the agent was asked, and has not answered.

@@ -10,7 +10,9 @@ use skep_wire::swarm::{
 };
 
 use super::{
-    Event, Node, Output, Refusal, perform, plus, refuse,
+    Event, Node, Output, Refusal,
+    patience::patient_until,
+    perform, plus, refuse,
     shares::{Share, Speaks},
     table::{Board, Phase, Table},
     working::Work,
@@ -50,6 +52,9 @@ pub(crate) struct TaskState {
     #[serde(default)]
     pub(super) is_forwarded: bool,
     pub(super) plan: Accord,
+    /// For a task from outside: until then this witness hopes for a fuller record.
+    #[serde(default)]
+    pub(super) patient_until: Option<Timestamp>,
     pub(super) table: Table,
     pub(super) result: Option<Accord>,
     /// When the plan was final here.
@@ -210,7 +215,7 @@ impl Node {
             by,
             is_root: chair.is_none(),
             is_forwarded: speaks == Speaks::ForOthers,
-            waits: task.needs_approval,
+            waits: task.needs_approval && chair.is_none(),
         };
         self.count_task(now, &origin.meta.signer, &share)?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
@@ -234,6 +239,7 @@ impl Node {
             by,
             is_forwarded: share.is_forwarded,
             plan: Accord::new(self.me, setting, vec![origin.bare()], now),
+            patient_until: chair.is_none().then(|| patient_until(timing, now, task.deadline)),
             table: Table::default(),
             result: None,
             planned_at: None,
@@ -274,6 +280,9 @@ impl Node {
         }
         if task.depth > DEPTH_MAX || (task.depth == 0) != is_root {
             return refuse(ErrorCode::InvalidParams, "the depth is not what it can be");
+        }
+        if task.needs_approval && !is_root {
+            return refuse(ErrorCode::InvalidParams, "nobody is asked about the plan of a part");
         }
         if task.deadline > plus(now, DEADLINE_MAX_MS) {
             let days = DEADLINE_MAX_MS / 86_400_000;
@@ -340,7 +349,10 @@ impl Node {
             && state.is_root()
             && kept.meta.signer == state.originator()
         {
-            state.approval.get_or_insert_with(|| kept.bare());
+            let is_better = state.approval.as_ref().is_none_or(|word| !state.is_about_plan(word));
+            if is_better && state.is_about_plan(kept) {
+                state.approval = Some(kept.bare());
+            }
             self.go_on_if_approved(now, &m.task_id.clone(), out);
             return Ok(());
         }
@@ -364,13 +376,12 @@ impl Node {
         let attached: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
         self.learn_successions(now, epoch.number(), &attached, out);
         self.admit_successor(id, kept.meta.signer);
+        let onlooker = self.onlooker(now, &epoch, id, kept);
         let Some(state) = self.tasks.get_mut(id) else {
             return;
         };
         let (deadline, origin) = (state.task.deadline, &state.origin.message);
-        let (table, me) = (&state.table, self.me);
-        // A chair that leaves ballots out finds too few witnesses while the vote could go on.
-        let misses = |record: &[Kept]| table.misses_ballot(&me, kept.meta.signer, now, record);
+        let table = &state.table;
         let judge = |value: &Value, record: &[Kept]| {
             // Whoever repeats an order may have sealed it anew.
             let is_ours = judge::task_of(record).is_some_and(|(kept, _)| kept.message == *origin);
@@ -379,7 +390,9 @@ impl Node {
             }
             match value.outcome {
                 Outcome::Plan(Chosen::TooLate) if now < deadline => Verdict::NotYet,
-                Outcome::Plan(Chosen::Plan { .. } | Chosen::NoPlan) if misses(record) => {
+                Outcome::Plan(Chosen::Plan { .. } | Chosen::NoPlan)
+                    if onlooker.is_early(table, &epoch, value, record) =>
+                {
                     Verdict::NotYet
                 }
                 _ => Verdict::Valid,

@@ -140,6 +140,9 @@ impl Node {
         let leads = result.leads();
         state.result = Some(result);
         state.planned_at = Some(now);
+        if state.approval.as_ref().is_some_and(|word| !state.is_about_plan(word)) {
+            state.approval = None;
+        }
         if leads {
             self.coordinate(now, id, out);
         }
@@ -239,13 +242,23 @@ impl Node {
         if work.waits_for_approval {
             return self.ask_for_approval(now, id, out);
         }
-        if now < state.task.deadline
-            && work.parts.iter().any(|part| !part.done && part.until <= now)
-        {
+        if now >= state.task.deadline {
+            self.stop_waiting(id);
+        } else if work.parts.iter().any(|part| !part.done && part.until <= now) {
             self.assign_parts(now, id, out);
         }
         self.remind(now, id, out);
         self.report(now, id, out);
+    }
+
+    /// The time is over: nobody is given a part or reminded of it any more, and nothing is to be
+    /// woken for.
+    fn stop_waiting(&mut self, id: &str) {
+        let work = self.tasks.get_mut(id).and_then(|state| state.work.as_mut());
+        let parts = work.into_iter().flat_map(|work| &mut work.parts);
+        for part in parts.filter(|part| !part.done) {
+            (part.until, part.again_at) = (Timestamp::MAX, Timestamp::MAX);
+        }
     }
 
     /// Gives every part that nobody does, or not in time, to somebody.
@@ -507,10 +520,12 @@ impl Node {
             // Whoever repeats an order may have sealed it anew.
             let is_ours =
                 judge::task_of(record).is_some_and(|(kept, _)| kept.message == origin.message);
-            let Some(plan) = epoch.and_then(|epoch| winner(epoch, plan)).filter(|_| is_ours) else {
+            let Some(epoch) = epoch.filter(|_| is_ours) else {
                 return Verdict::Invalid;
             };
-            if judge::check_result(&plan, value, record).is_err() {
+            let follows = winner(epoch, plan)
+                .is_some_and(|plan| judge::check_result(epoch, &plan, value, record).is_ok());
+            if !follows {
                 return Verdict::Invalid;
             }
             match &value.outcome {

@@ -63,9 +63,13 @@ fn certify(room: &Room, decided: &Decided) -> Arc<Signed> {
 /// Why a transcript of these certificates does not hold; nothing if it does.
 fn audit(room: &Room, decided: &[Decided]) -> Vec<String> {
     let certificates: Vec<Arc<Signed>> = decided.iter().map(|one| certify(room, one)).collect();
+    read(room, &certificates)
+}
+
+fn read(room: &Room, certificates: &[Arc<Signed>]) -> Vec<String> {
     let mut keys = room.known_keys();
     keys.learn(secret(100).public());
-    let written = Transcript::write(&room.genesis, &keys, &certificates);
+    let written = Transcript::write(&room.genesis, &keys, certificates);
     let read = Transcript::read(written.to_string().as_bytes()).expect("all signatures hold");
     read.verify().differences.into_iter().map(|difference| difference.why).collect()
 }
@@ -115,6 +119,25 @@ fn what_was_decided_rightly_holds_when_signed_anew() {
     for about in [is_plan, is_result, is_election] {
         assert_eq!(decided.iter().filter(|one| about(&one.subject)).count(), 1);
     }
+}
+
+/// Whoever passes a certificate on may leave out what proves it; another has it all.
+#[test]
+fn a_stripped_copy_hides_nothing() {
+    let (room, decided) = held();
+    let liar = room.keys.values().next_back().expect("a room has nodes");
+    let mut certificates = Vec::new();
+    for one in &decided {
+        let whole = certify(&room, one);
+        let is_record = |kept: &&Arc<Signed>| !matches!(kept.message, Message::Certificate(_));
+        let (record, signatures): (Vec<_>, Vec<_>) =
+            whole.attached.iter().cloned().partition(|kept| is_record(&kept));
+        for stripped in [Vec::new(), signatures, record] {
+            certificates.push(room.seal_with(liar, whole.message.clone(), stripped));
+        }
+        certificates.push(whole);
+    }
+    assert_eq!(read(&room, &certificates), Vec::<String>::new());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use skep_base::{Did, Hash32};
-use skep_swarm::{judge, kept::Kept, node::Event};
+use skep_swarm::{epoch::Epoch, genesis::Genesis, judge, kept::Kept, node::Event};
 use skep_wire::swarm::{
     Certificate, End, ErrorCode, Message, Outcome, Signed, Step, Subject, Verification, Word,
 };
@@ -263,14 +263,18 @@ fn work_that_was_not_approved_is_no_result() {
         .filter_map(|hash| attached.iter().find(|kept| kept.hash() == *hash))
         .map(|kept| Kept(kept.clone()))
         .collect();
-    assert_eq!(judge::check_result(&plan.clone().unwrap(), &value, &record), Ok(()));
+    let (epoch, plan) = (room.nodes[&chair].epoch().clone(), plan.unwrap());
+    assert_eq!(judge::check_result(&epoch, &plan, &value, &record), Ok(()));
+    // Whose producers are no members is nobody's work.
+    let strangers = vec![secret(50).public(), secret(51).public()];
+    let elsewhere = Genesis { founders: strangers, ..room.nodes[&chair].genesis().clone() };
+    let elsewhere = Epoch::founding_shared(&Arc::new(elsewhere));
+    let wrong = judge::check_result(&elsewhere, &plan, &value, &record);
+    assert_eq!(wrong, Err(judge::Fault::NotSubmitted(0)));
     let silent: Vec<Kept> = record
         .into_iter()
         .filter(|kept| !matches!(kept.message, Message::Verification(_)))
         .collect();
     let value = judge::value(value.outcome, &silent);
-    assert_eq!(
-        judge::check_result(&plan.unwrap(), &value, &silent),
-        Err(judge::Fault::NotApproved)
-    );
+    assert_eq!(judge::check_result(&epoch, &plan, &value, &silent), Err(judge::Fault::NotApproved));
 }

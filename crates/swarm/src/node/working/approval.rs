@@ -1,10 +1,24 @@
 //! Plans that the originator wants to see before anybody works.
 
 use skep_base::Timestamp;
-use skep_wire::swarm::{End, Message, Outcome};
+use skep_wire::swarm::{Chosen, End, Message, Outcome};
 
-use super::super::{Node, Output, perform, plus};
-use crate::judge;
+use super::super::{Node, Output, perform, plus, tasks::TaskState};
+use crate::{judge, kept::Kept};
+
+impl TaskState {
+    /// Whether the originator's word can be about the plan that was decided on, as far as that is
+    /// known here.
+    pub(in crate::node) fn is_about_plan(&self, word: &Kept) -> bool {
+        let decided = self.plan.decided().map(|proven| &proven.value.outcome);
+        match (&word.message, decided) {
+            (Message::Verification(said), Some(Outcome::Plan(Chosen::Plan { plan_id, .. }))) => {
+                said.plan_id.as_ref().is_none_or(|id| id == plan_id)
+            }
+            _ => true,
+        }
+    }
+}
 
 impl Node {
     /// Shows the originator the plan, and again while there is no answer: each time after as long

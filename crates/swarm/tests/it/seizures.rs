@@ -1,0 +1,139 @@
+//! One that wants to decide alone, or to keep others from it.
+
+use std::{sync::Arc, time::Duration};
+
+use skep_swarm::{
+    judge,
+    kept::Kept,
+    node::{Input, Node, Output},
+};
+use skep_wire::swarm::{
+    Assign, Certificate, Chosen, End, ErrorCode, Message, Outcome, Ready, Share, Signed, Subject,
+    Task, Verification, Word, named,
+};
+
+use super::{
+    room::{Room, id, secret},
+    stories::agreed,
+};
+
+/// A board of one that nobody was told of, and what follows from it: that there is no plan.
+fn race(room: &Room, chair: usize, order: &Arc<Signed>) -> Arc<Signed> {
+    let did = room.tier1()[chair];
+    let task = room.task("t");
+    let ready = Ready {
+        task_id: task.task_id.clone(),
+        chair_id: did,
+        adversarial_critic: None,
+        senate: judge::senate_of(room.any().epoch(), &task, &[did]),
+        task: Some(task.clone()),
+        members: vec![did],
+    };
+    let record = vec![order.clone(), room.seal(&room.keys[&did], Message::Ready(ready))];
+    let kept: Vec<Kept> = record.iter().cloned().map(Kept).collect();
+    let value = judge::value(Outcome::Plan(Chosen::NoPlan), &kept);
+    let subject = Subject::Plan { task_id: task.task_id };
+    let propose = Certificate { subject, view: 0, word: Word::Propose { value } };
+    room.seal_with(&room.keys[&did], Message::Certificate(propose), record)
+}
+
+fn signs(out: &[Output]) -> bool {
+    out.iter().any(|output| {
+        matches!(output, Output::Send { message: Message::Certificate(said), .. }
+            if matches!(said.word, Word::Sign { .. }))
+    })
+}
+
+#[test]
+fn nobody_ends_a_task_before_a_board_could_sit() {
+    let room = Room::new(4);
+    let client = secret(100);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    let proposal = race(&room, 1, &order);
+    let witness = room.tier1()[2];
+    let mut node: Node = room.nodes[&witness].clone();
+    let timing = &room.genesis.timing;
+    let at = |ms: u64| room.now.plus(Duration::from_millis(ms));
+    let patient_ms = timing.board_ms + timing.deliberation_ms();
+    assert!(!signs(&node.step(room.now, Input::Message(proposal.clone()))));
+    assert!(!signs(&node.step(at(patient_ms - 1), Input::Message(proposal.clone()))));
+    // When nobody has come up with more, it is said again, and is what there is.
+    assert!(signs(&node.step(at(patient_ms), Input::Message(proposal))));
+}
+
+#[test]
+fn a_word_about_another_plan_is_none_about_this_one() {
+    let mut room = Room::new(4);
+    let client = secret(100);
+    let mut task = room.task("t");
+    task.needs_approval = true;
+    let order = room.seal(&client, room.inject(&client, task));
+    let chair = room.tier1()[0];
+    let say = |room: &mut Room, plan_id: Option<&str>, accepted: bool| {
+        for did in room.nodes.keys().copied().collect::<Vec<_>>() {
+            let plan_id = plan_id.map(str::to_owned);
+            let (task_id, reason) = (id("t"), None);
+            let word = Verification { task_id, agent_id: did, accepted, reason, plan_id };
+            let word = room.seal(&client, Message::Verification(word));
+            room.deliver(&did, word);
+        }
+    };
+    room.deliver(&chair, order);
+    say(&mut room, Some("another"), false);
+    room.run(5);
+    say(&mut room, None, true);
+    room.run(10);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+}
+
+fn assign(room: &Room, by: &skep_base::ed25519::SecretKey, n: usize, task: Task) -> Arc<Signed> {
+    let parent = "nobody's".to_owned();
+    let task = Task {
+        parent_task_id: Some(parent.clone()),
+        depth: 1,
+        complexity: Share::ZERO,
+        task_id: named(&format!("{parent}-st-{n}"), &by.public().did()),
+        ..task
+    };
+    let assignee = task.assigned_to.expect("it is for somebody");
+    let winning_plan_id = "p".to_owned();
+    let assign = Assign { task, assignee, parent_task_id: parent, winning_plan_id };
+    room.seal(by, Message::Assign(assign))
+}
+
+#[test]
+fn invented_work_keeps_nobody_from_a_board() {
+    let mut room = Room::new(10);
+    let me = room.tier1()[1];
+    let liars: Vec<_> =
+        room.keys.values().filter(|key| key.public().did() != me).cloned().collect();
+    for liar in liars.iter().take(3) {
+        for n in 0..8 {
+            let task = Task { assigned_to: Some(me), ..room.task("any") };
+            let order = assign(&room, liar, n, task);
+            assert_eq!(room.refused(&me, order), None);
+        }
+    }
+    let client = secret(100);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, order);
+    let active: Vec<u32> = room
+        .sent
+        .iter()
+        .filter_map(|kept| match &kept.message {
+            Message::Accept(accept) if accept.agent_id == me => Some(accept.active_tasks),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(active, [0]);
+}
+
+#[test]
+fn nobody_is_asked_about_the_plan_of_a_part() {
+    let mut room = Room::new(4);
+    let [me, other, ..] = room.tier1()[..] else { panic!("three lead") };
+    let task = Task { assigned_to: Some(me), needs_approval: true, ..room.task("any") };
+    let order = assign(&room, &room.keys[&other], 0, task);
+    assert_eq!(room.refused(&me, order), Some(ErrorCode::InvalidParams));
+}
