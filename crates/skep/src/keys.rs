@@ -103,7 +103,7 @@ struct RotateArgs {
     #[arg(long, value_name = "N", requires = "recover")]
     phrase_fd: Option<u32>,
     /// The lost key [default: the one the node knows]
-    #[arg(long, value_name = "KEY", requires = "recover")]
+    #[arg(long, value_name = "KEY", requires = "recover", allow_hyphen_values = true)]
     old_key: Option<PublicKey>,
     /// Use the staged key from now on: a node took the change that --offline printed
     #[arg(long, group = "step", conflicts_with = "offline")]
@@ -127,7 +127,7 @@ struct BindArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "webhook_url"])]
     verify: Option<PathBuf>,
     /// The operator's first key, to check its signature too
-    #[arg(long, value_name = "KEY", requires = "verify")]
+    #[arg(long, value_name = "KEY", requires = "verify", allow_hyphen_values = true)]
     operator_key: Option<PublicKey>,
 }
 

@@ -50,10 +50,10 @@ struct Verify {
     file: PathBuf,
     /// The key that must have signed: the verifier's, the gateway's for a session, or the
     /// exporter's for an AIVS bundle that holds no proof
-    #[arg(long, value_name = "BASE64URL")]
+    #[arg(long, value_name = "BASE64URL", allow_hyphen_values = true)]
     key: Option<PublicKey>,
     /// The marketplace's key that must have signed the receipt
-    #[arg(long, value_name = "BASE64URL")]
+    #[arg(long, value_name = "BASE64URL", allow_hyphen_values = true)]
     marketplace_key: Option<PublicKey>,
 }
 

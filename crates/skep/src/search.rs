@@ -72,7 +72,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     /// Where an earlier page ended
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 }
 

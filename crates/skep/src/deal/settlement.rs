@@ -32,7 +32,7 @@ pub struct Settlement {
     #[arg(value_name = "ID")]
     id: DealId,
     /// The key that must have signed
-    #[arg(long, value_name = "BASE64URL")]
+    #[arg(long, value_name = "BASE64URL", allow_hyphen_values = true)]
     marketplace_key: Option<PublicKey>,
 }
 

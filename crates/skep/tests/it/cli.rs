@@ -143,6 +143,23 @@ fn mistakes_get_one_clear_line() {
     assert!(refused(&skep(home, &["config", "show"])).contains("lisen"));
 }
 
+/// One key of 64 begins with a dash, and so does the cursor of what stands below nothing.
+#[test]
+fn what_begins_with_a_dash_is_still_a_value() {
+    use skep_base::ed25519::SecretKey;
+    let home = tempfile::tempdir().unwrap();
+    let keys = (0..=255).map(|n| SecretKey::from_seed([n; 32]).public().to_string());
+    let key = keys.into_iter().find(|key| key.starts_with('-')).unwrap();
+    for args in [
+        &["proof", "verify", "none.json", "--key", &key, "--marketplace-key", &key][..],
+        &["keys", "bind", "--verify", "none.json", "--operator-key", &key],
+        &["search", "a.b", "--cursor", "-5.x", "--node", "http://127.0.0.1:1"],
+    ] {
+        let told = refused(&skep(home.path(), args));
+        assert!(!told.contains("unexpected argument"), "{args:?}: {told}");
+    }
+}
+
 #[test]
 fn test_money_never_meets_real_money() {
     let home = tempfile::tempdir().unwrap();
