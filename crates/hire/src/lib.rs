@@ -9,6 +9,7 @@ pub mod listing;
 mod media;
 pub mod rank;
 pub mod receipt;
+pub mod schema;
 pub mod terms;
 
 pub use skep_wire::hire::Verification;

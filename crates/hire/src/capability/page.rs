@@ -1,6 +1,5 @@
 //! What was taken from a page.
 
-use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::{
@@ -9,15 +8,12 @@ use super::{
     lookup::{is_time, is_web_url},
     taxonomy::Kind,
 };
+use crate::schema::{Limits, Schema};
 
-/// A buyer's own schema, in bytes.
-const SCHEMA_LEN_MAX: usize = 8 * 1024;
-/// Patterns in it.
-const PATTERNS_MAX: usize = 16;
+/// A buyer's own schema: strangers send it.
+const LIMITS: Limits = Limits { len_max: 8 * 1024, references_max: 0 };
 /// What is held against it, in bytes: every part of the one may meet every part of the other.
 const DATA_LEN_MAX: usize = 1024 * 1024;
-/// A pattern of it, compiled, in bytes.
-const PATTERN_SIZE_MAX: usize = 256 * 1024;
 /// `description_short`, in characters.
 const SHORT_MAX: usize = 280;
 
@@ -74,32 +70,8 @@ pub(super) fn input_fits(kind: Kind, params: &Value) -> Result<(), String> {
     }
 }
 
-/// A schema that costs what its length says: without references it cannot go round in circles.
-fn compile(schema: &Value) -> Result<Validator, String> {
-    if schema.to_string().len() > SCHEMA_LEN_MAX {
-        return Err(format!("schema: it is longer than {SCHEMA_LEN_MAX} bytes"));
-    }
-    let (mut open, mut patterns) = (vec![schema], 0);
-    while let Some(value) = open.pop() {
-        if let Value::Object(fields) = value {
-            if let Some(key) = fields.keys().find(|key| key.ends_with("ef") && key.starts_with('$'))
-            {
-                return Err(format!("schema: {key} is not allowed"));
-            }
-            patterns += usize::from(fields.contains_key("pattern"));
-            let keyed = fields.get("patternProperties").and_then(Value::as_object);
-            patterns += keyed.map_or(0, serde_json::Map::len);
-            open.extend(fields.values());
-        }
-        open.extend(value.as_array().into_iter().flatten());
-    }
-    if patterns > PATTERNS_MAX {
-        return Err(format!("schema: it has more than {PATTERNS_MAX} patterns"));
-    }
-    let patterns =
-        PatternOptions::regex().size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX);
-    let options = jsonschema::options().offline().with_pattern_options(patterns);
-    options.build(schema).map_err(|error| format!("schema: {error}"))
+fn compile(schema: &Value) -> Result<Schema, String> {
+    Schema::compile(schema, LIMITS).map_err(|problem| format!("schema: {problem}"))
 }
 
 /// data.scrape.json: v0 looks for the fields that the buyer's schema asks for, v1 holds the data
@@ -122,9 +94,9 @@ pub(super) fn scraped(job: &mut Job<'_>) -> Result<(), NotVerifiable> {
         return Ok(());
     }
     if job.strict {
-        let validator = compile(schema).map_err(NotVerifiable)?;
-        let problem = validator.validate(data).map_err(|error| error.masked().to_string());
-        job.take("fits_the_schema", problem);
+        let schema = compile(schema).map_err(NotVerifiable)?;
+        let problem = schema.problems(data).into_iter().next();
+        job.take("fits_the_schema", problem.map_or(Ok(()), Err));
         return Ok(());
     }
     // Either a schema or a plain sketch of the fields.

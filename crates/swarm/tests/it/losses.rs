@@ -139,9 +139,9 @@ fn an_election_that_is_over_for_one_is_over_for_all() {
     assert_eq!(epochs.len(), 1);
 }
 
-/// A chair that says nothing of another one's ballot does not get its signature in time.
-#[test]
-fn a_ballot_that_a_chair_leaves_out_is_missed() {
+/// A room in which a chair proposes what follows if it leaves out some of what was said: by whom it
+/// takes, of all but itself.
+fn leaving_out(is_out: fn(&Message) -> bool) -> (Room, Did, Arc<Signed>, Did) {
     let mut room = Room::new(4);
     let client = secret(100);
     let chair = room.tier1()[0];
@@ -159,38 +159,52 @@ fn a_ballot_that_a_chair_leaves_out_is_missed() {
         },
         _ => None,
     });
-    let (said, value, attached) = proposal.unwrap();
-    let voters: Vec<Did> = attached
-        .iter()
-        .filter(|kept| matches!(kept.message, Message::PlanVote(_)))
-        .map(|kept| kept.meta.signer)
-        .collect();
-    let left_out = *voters.iter().find(|did| **did != chair).unwrap();
-    let is_left = |kept: &Arc<Signed>| {
-        !matches!(kept.message, Message::PlanVote(_)) || kept.meta.signer != left_out
-    };
+    let (said, value, attached) = proposal.expect("the chair has proposed");
+    let by_others = |kept: &&Arc<Signed>| is_out(&kept.message) && kept.meta.signer != chair;
+    let left_out = attached.iter().find(by_others).expect("others spoke, too").meta.signer;
+    let is_left = |kept: &Arc<Signed>| !is_out(&kept.message) || kept.meta.signer != left_out;
     let by_hash = |hash: &Hash32| attached.iter().find(|kept| kept.hash() == *hash).cloned();
     let record: Vec<Arc<Signed>> = value.record.iter().filter_map(by_hash).collect();
     let shorter: Vec<Arc<Signed>> = record.into_iter().filter(is_left).collect();
     let kept: Vec<Kept> = shorter.iter().cloned().map(Kept).collect();
     let epoch = room.any().epoch().clone();
-    let chosen = judge::deliberation(&epoch, &kept).unwrap().chosen();
+    let chosen = judge::deliberation(&epoch, &kept).expect("it still follows").chosen();
     let lie = judge::value(Outcome::Plan(chosen), &kept);
     let lie = Certificate { word: Word::Propose { value: lie }, ..said };
     let lie = room.seal_with(&room.keys[&chair], Message::Certificate(lie), shorter);
-    let signed = |room: &Room, did: &Did| {
-        room.sent.iter().any(|kept| {
-            kept.meta.signer == *did
-                && matches!(&kept.message, Message::Certificate(said)
-                    if matches!(said.word, Word::Sign { .. }))
-        })
-    };
     room.lost = |_, _, _| false;
+    (room, chair, lie, left_out)
+}
+
+fn has_signed(room: &Room, did: &Did) -> bool {
+    room.sent.iter().any(|kept| {
+        kept.meta.signer == *did
+            && matches!(&kept.message, Message::Certificate(said)
+                if matches!(said.word, Word::Sign { .. }))
+    })
+}
+
+/// A chair that says nothing of another one's ballot does not get its signature in time.
+#[test]
+fn a_ballot_that_a_chair_leaves_out_is_missed() {
+    let (mut room, chair, lie, left_out) = leaving_out(|m| matches!(m, Message::PlanVote(_)));
     room.deliver(&left_out, lie.clone());
-    assert!(!signed(&room, &left_out));
+    assert!(!has_signed(&room, &left_out));
     let other = *room.nodes.keys().find(|did| **did != left_out && **did != chair).unwrap();
     room.deliver(&other, lie);
-    assert!(signed(&room, &other), "whose ballot is in it sees nothing wrong");
+    assert!(has_signed(&room, &other), "whose ballot is in it sees nothing wrong");
+}
+
+/// Nor from those who have ranked a plan that it hides: their ballots would count for others.
+#[test]
+fn a_plan_that_a_chair_leaves_out_is_missed() {
+    let (mut room, chair, lie, left_out) = leaving_out(|m| matches!(m, Message::Reveal(_)));
+    let others: Vec<Did> =
+        room.nodes.keys().copied().filter(|did| *did != left_out && *did != chair).collect();
+    for other in others {
+        room.deliver(&other, lie.clone());
+        assert!(!has_signed(&room, &other));
+    }
 }
 
 /// Nobody sees the others' plans before it commits to its own.
