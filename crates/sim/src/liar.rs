@@ -276,6 +276,10 @@ impl Liar {
                     vec![self.say(one, message, attached.clone()), self.say(two, other, attached)];
                 Altered { drafts, dies }
             }
+            Some(Version::OnlyToSome) => {
+                let to = to.into_iter().filter(is_told).collect();
+                Altered { drafts: vec![self.say(to, message, attached)], dies }
+            }
             Some(Version::Nothing) => Altered::default(),
             None => Altered { drafts: vec![self.say(to, message, attached)], dies },
         }
@@ -338,6 +342,7 @@ impl Liar {
                 Some(Version::Instead(Message::SubmitResult(invented)))
             }
             Message::Reveal(_) if self.has(Lie::WithholdReveal) => Some(Version::Nothing),
+            Message::Reveal(_) if self.has(Lie::RevealToHalf) => Some(Version::OnlyToSome),
             Message::Reveal(reveal) if self.has(Lie::StealPlan) => {
                 let mut other = reveal.clone();
                 other.plan = self.stolen_plans.get(&reveal.task_id)?.clone();
@@ -500,7 +505,14 @@ enum Version {
     Instead(Message),
     Beside(Message),
     ToHalf(Message),
+    /// The same, and always to the same ones.
+    OnlyToSome,
     Nothing,
+}
+
+/// Whether somebody is of the half that is told, whoever else is.
+fn is_told(did: &Did) -> bool {
+    did.to_string().bytes().last().is_some_and(|byte| byte % 2 == 0)
 }
 
 /// Another value that a careless witness might sign.

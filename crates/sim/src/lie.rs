@@ -61,6 +61,8 @@ pub enum Lie {
     HidePlans,
     /// As the leader of an election leaves out who else stands.
     StandAlone,
+    /// Reveals its plan to half of the others only.
+    RevealToHalf,
 }
 
 impl Lie {
@@ -90,11 +92,12 @@ impl Lie {
 
     /// Some have one of these, too, of each list. Each is drawn apart, by its name: what else is
     /// drawn from a seed stays what it was when a list is added.
-    pub const DRAWN_APART: [(&str, &[Lie]); 4] = [
+    pub const DRAWN_APART: [(&str, &[Lie]); 5] = [
         ("lies", &[Lie::PadRecord, Lie::LateCommit, Lie::FatBundles]),
         ("seldom lies", &[Lie::JumpViews, Lie::SquatId, Lie::DropBallots]),
         ("inventions", &[Lie::InventedParts]),
         ("seizures", &[Lie::RaceChair, Lie::HidePlans, Lie::StandAlone]),
+        ("half words", &[Lie::RevealToHalf]),
     ];
 
     /// Every lie there is.

@@ -2,7 +2,9 @@
 //!
 //! In the first view each leader may propose, and an outcome can follow from very little: one that
 //! sits alone, or leaves out what others have said, would always be the first. For a while a
-//! witness signs only what as many have had a part in as could have; then whatever follows.
+//! witness signs only what as many have had a part in as could have; then whatever follows. But in
+//! the first views what it has itself said, or voted for, must be in it however late it is: a chair
+//! that leaves something out gains nothing by waiting.
 
 use std::collections::BTreeSet;
 
@@ -22,6 +24,9 @@ use crate::{
     kept::Kept,
 };
 
+/// In so many views at most a record must have a witness's own ballot, and the plans that it ranks.
+/// Whoever reveals its plan to some and not to the chair delays a task by no more than these.
+const FULL_VIEWS_MAX: usize = 2;
 /// A leader repeats its proposal after at most so many times the first pause.
 const PAUSES_MAX: u64 = 8;
 
@@ -42,6 +47,8 @@ pub(super) struct Onlooker {
     present: BTreeSet<Did>,
     /// Whether it hopes for a fuller record.
     is_patient: bool,
+    /// Whether nothing that it has said may be left out.
+    wants_all: bool,
 }
 
 impl Node {
@@ -53,10 +60,17 @@ impl Node {
         id: &str,
         word: &Kept,
     ) -> Onlooker {
-        let is_first_view = matches!(&word.message, Message::Certificate(said)
-            if said.view == 0 && matches!(said.word, Word::Propose { .. }));
-        let patient_until = self.tasks.get(id).and_then(|state| state.patient_until);
-        let is_patient = is_first_view && patient_until.is_some_and(|until| now < until);
+        let proposed = match &word.message {
+            Message::Certificate(said) if matches!(said.word, Word::Propose { .. }) => {
+                usize::try_from(said.view).ok()
+            }
+            _ => None,
+        };
+        let state = self.tasks.get(id);
+        let patient_until = state.and_then(|state| state.patient_until);
+        let is_patient = proposed == Some(0) && patient_until.is_some_and(|until| now < until);
+        let full_views = state.map_or(0, |state| state.plan.setting().more_than_lie());
+        let wants_all = proposed.is_some_and(|view| view < full_views.min(FULL_VIEWS_MAX));
         let mut present = BTreeSet::new();
         if is_patient {
             // In a large swarm it hears its neighbours only.
@@ -65,7 +79,7 @@ impl Node {
             present = self.council_of(epoch);
             present.retain(|did| !is_gone(did));
         }
-        Onlooker { me: self.me, now, present, is_patient }
+        Onlooker { me: self.me, now, present, is_patient, wants_all }
     }
 }
 
@@ -85,17 +99,19 @@ impl Onlooker {
         if self.is_patient && (is_none || self.is_thin(epoch, &found)) {
             return true;
         }
-        // A chair that leaves ballots or plans out finds too few witnesses while the vote goes on.
+        // A chair that leaves ballots or plans out finds too few witnesses.
         let board = table.boards.get(&found.ready.chair_id);
-        let may_vote = match board.filter(|board| board.voters.contains(&self.me)) {
+        let has_voted = table.has(&self.me, Phase::Vote);
+        let has_part = match board.filter(|board| board.voters.contains(&self.me)) {
             Some(board) => {
                 let has_plans = board.members.iter().any(|did| table.has(did, Phase::Reveal));
-                self.now < board.votes_until && has_plans
+                let may_vote = self.now < board.votes_until && has_plans;
+                may_vote || self.wants_all && has_voted
             }
             // Its chair has never told this voter of the board.
             None => self.is_patient && found.voters.contains(&self.me),
         };
-        may_vote && (!has_ballot_of(&self.me, record) || table.misses_plan(&self.me, &found))
+        has_part && (!has_ballot_of(&self.me, record) || table.misses_plan(&self.me, &found))
     }
 
     /// Whether fewer sit on a board, or have voted, than could be expected.
