@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_swarm::{genesis::Genesis, node::Event};
 use skep_wire::swarm::{
-    Certificate, Chosen, End, MESSAGE_LEN_MAX, Message, Outcome, Signed, Step, Subject, Value, Word,
+    Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, TALK_LEN_MAX, Value, Word,
 };
 
 use crate::{invariant::Invariant, liar::Draft};
@@ -157,7 +157,7 @@ impl Planted {
         if let Message::Critique(critique) = &mut message
             && self.bug == Some(Bug::LongCritique)
         {
-            critique.content = "again ".repeat(MESSAGE_LEN_MAX / 6);
+            critique.content = "again ".repeat(TALK_LEN_MAX / 6);
         }
         message
     }

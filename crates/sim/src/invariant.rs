@@ -226,7 +226,10 @@ impl Watch {
                     self.report(now_ms, Some(node), Invariant::OneSuccessor, what);
                 }
             }
-            Event::Executed { .. } | Event::Withdrawn { .. } | Event::VoterCaught { .. } => {}
+            Event::Executed { .. }
+            | Event::Withdrawn { .. }
+            | Event::Unsaid { .. }
+            | Event::VoterCaught { .. } => {}
         }
     }
 

@@ -187,6 +187,7 @@ impl Timeline {
             Event::Injected { .. }
             | Event::Executed { .. }
             | Event::Withdrawn { .. }
+            | Event::Unsaid { .. }
             | Event::VoterCaught { .. } => return,
         };
         if self.milestones.iter().all(|known| known.what != what) {

@@ -15,6 +15,7 @@ mod elections;
 mod graves;
 mod jobs;
 mod keys;
+mod lengths;
 mod newcomers;
 mod patience;
 mod peers;
@@ -163,6 +164,12 @@ pub enum Event {
     /// Nobody wants this work any more: the agent can stop.
     Withdrawn {
         task_id: String,
+    },
+    /// What the agent has answered is too long to be sent.
+    Unsaid {
+        task_id: String,
+        method: &'static str,
+        reason: String,
     },
     VoterCaught {
         did: Did,

@@ -10,6 +10,7 @@ use skep_wire::swarm::{
 use super::{
     Ask, Node, Output, Refusal, perform, plus, refuse, send,
     table::{Board, Phase, Question},
+    tasks::TaskState,
 };
 use crate::{
     draw::quorum,
@@ -37,13 +38,19 @@ impl Node {
         out: &mut Vec<Output>,
     ) {
         let me = self.me;
-        let Some(state) = self.tasks.get_mut(id).filter(|state| state.table.plan.is_none()) else {
+        let Some(state) = self.tasks.get(id).filter(|state| state.table.plan.is_none()) else {
             return;
         };
         (plan.proposer, plan.task_id, plan.epoch) = (me, id.to_owned(), state.task.epoch);
         // Nobody else can take it.
         plan.plan_id = named(&plan.plan_id, &me);
-        state.table.plan = Some(plan);
+        let reveal = Reveal { task_id: id.to_owned(), plan };
+        if self.can_say(id, &Message::Reveal(reveal.clone()), out).is_err() {
+            return;
+        }
+        if let Some(state) = self.tasks.get_mut(id) {
+            state.table.plan = Some(reveal.plan);
+        }
         self.send_own(id, Phase::Commit, out);
         self.run_boards(now, id, out);
     }
@@ -79,12 +86,9 @@ impl Node {
         content: String,
         out: &mut Vec<Output>,
     ) {
-        if !self.is_first_answer(id, Question::Critique) {
-            return;
-        }
         let (task_id, voter_id) = (id.to_owned(), self.me);
         let critique = Critique { task_id, voter_id, round: 2, plan_scores, content };
-        out.push(send(self.audience(id), Message::Critique(critique)));
+        self.answer_once(id, Question::Critique, Message::Critique(critique), out);
     }
 
     pub(super) fn send_ballot(
@@ -97,18 +101,27 @@ impl Node {
         let Some(epoch) = self.tasks.get(id).map(|state| state.task.epoch) else {
             return;
         };
-        if !self.is_first_answer(id, Question::Vote) {
-            return;
-        }
         let (task_id, voter) = (id.to_owned(), self.me);
         let vote = PlanVote { task_id, epoch, voter, rankings, critic_scores };
-        out.push(send(self.audience(id), Message::PlanVote(vote)));
+        self.answer_once(id, Question::Vote, Message::PlanVote(vote), out);
     }
 
     /// An agent that was asked again may answer twice, and two different ballots are none.
-    fn is_first_answer(&mut self, id: &str, question: Question) -> bool {
-        let state = self.tasks.get_mut(id);
-        state.is_some_and(|state| state.table.answered.insert(question))
+    fn answer_once(
+        &mut self,
+        id: &str,
+        question: Question,
+        answer: Message,
+        out: &mut Vec<Output>,
+    ) {
+        let is_answered = |state: &TaskState| state.table.answered.contains(&question);
+        if self.tasks.get(id).is_none_or(is_answered) || self.can_say(id, &answer, out).is_err() {
+            return;
+        }
+        if let Some(state) = self.tasks.get_mut(id) {
+            state.table.answered.insert(question);
+        }
+        out.push(send(self.audience(id), answer));
     }
 
     pub(super) fn take_commit(
@@ -351,10 +364,10 @@ impl Node {
         let mut record = board.ground.clone();
         record.push(board.ready.clone());
         for phase in [Phase::Commit, Phase::Reveal, Phase::Critique, Phase::Vote] {
-            for did in &board.voters {
-                if let Some(said) = state.table.said.get(did) {
-                    record.extend(said.of(phase).iter().cloned());
-                }
+            // Whoever only votes has no plan and no part in the talk.
+            let speakers = if phase == Phase::Vote { &board.voters } else { &board.members };
+            for said in speakers.iter().filter_map(|did| state.table.said.get(did)) {
+                record.extend(said.of(phase).iter().cloned());
             }
         }
         record

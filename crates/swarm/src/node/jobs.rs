@@ -23,8 +23,6 @@ pub const JOBS_OF_ONE_MAX: usize = 100;
 /// Decision 50: what is harder is divided, if there are enough agents.
 pub const RECURSION_ABOVE: Share = Share::percent(40);
 pub const RECURSION_AGENTS_MIN: usize = 3;
-/// The longest content of a result, that of a whole included.
-pub(crate) const CONTENT_LEN_MAX: usize = 512 << 10;
 
 /// A part that this node was given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -164,9 +162,6 @@ impl Node {
         let Some(job) = self.jobs.get(id).filter(is_open) else {
             return;
         };
-        if content.len() > CONTENT_LEN_MAX {
-            return;
-        }
         let bytes = content.as_bytes();
         let artifact = Artifact {
             artifact_id: format!("{id}/{}", job.attempt),
@@ -178,6 +173,7 @@ impl Node {
             size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             created_at: now,
         };
+        let (to, attempt) = (vec![job.coordinator], job.attempt);
         let result = SubmitResult {
             task_id: id.to_owned(),
             agent_id: me,
@@ -186,9 +182,31 @@ impl Node {
             content: Some(content.to_owned()),
             parts: Vec::new(),
         };
+        let message = Message::SubmitResult(result.clone());
+        if let Err(error) = self.can_say(id, &message, out) {
+            if attempt <= REWORKS_MAX {
+                self.ask_for_other_work(now, id, Some(error.to_string()), out);
+            }
+            return;
+        }
         out.push(Output::Event(Event::Executed { task_id: id.to_owned() }));
-        out.push(send(vec![job.coordinator], Message::SubmitResult(result.clone())));
+        out.push(send(to, message));
         self.keep_result(id, result);
+    }
+
+    /// The agent tries once more, and knows why.
+    fn ask_for_other_work(
+        &mut self,
+        now: Timestamp,
+        id: &str,
+        reason: Option<String>,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            (job.submitted, job.reason) = (None, reason);
+            job.attempt += 1;
+            out.extend(job.question(now).map(Output::Ask));
+        }
     }
 
     fn keep_result(&mut self, id: &str, result: SubmitResult) {
@@ -237,10 +255,7 @@ impl Node {
             (job.over, job.submitted) = (true, None);
             return Ok(());
         }
-        job.submitted = None;
-        job.attempt += 1;
-        job.reason.clone_from(&m.reason);
-        out.extend(job.question(now).map(Output::Ask));
+        self.ask_for_other_work(now, &m.task_id, m.reason.clone(), out);
         Ok(())
     }
 

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    Artifact, Assign, Chosen, Dissolve, End, ErrorCode, Message, Outcome, Plan, Subject,
-    SubmitResult, Subtask, Task, TaskStatus, Value, Verification, named,
+    Artifact, Chosen, Dissolve, End, ErrorCode, Message, Outcome, Plan, Subject, SubmitResult,
+    Subtask, Task, TaskStatus, Value, named,
 };
 
+use self::words::{order, verdict};
 use super::{Ask, Node, Output, Refusal, perform, plus, refuse, send, tasks::TaskState};
 use crate::{
     accord::{Accord, Setting, Verdict},
@@ -21,6 +22,7 @@ use crate::{
 
 mod approval;
 mod whole;
+mod words;
 
 /// ASIP 11: reworks that an executor may do before another one gets the part.
 pub const REWORKS_MAX: u32 = 3;
@@ -434,20 +436,18 @@ impl Node {
             return;
         }
         if is_late {
-            state.ended = Some(judge::ended(End::Failed, Vec::new()));
-            self.over.push_back(id.to_owned());
-            return;
+            return self.fail_part(id);
         }
         if now < work.report_at && work.reported {
             return;
         }
         (work.reported, work.report_at) = (true, plus(now, 4 * resend_ms));
-        let Some(result) = work.whole(id, me) else {
-            state.ended = Some(judge::ended(End::Failed, Vec::new()));
-            self.over.push_back(id.to_owned());
-            return;
-        };
-        out.push(send(vec![state.originator()], Message::SubmitResult(result)));
+        let whole = work.whole(id, me).map(Message::SubmitResult);
+        let to = vec![state.originator()];
+        match whole.filter(|whole| self.can_say(id, whole, out).is_ok()) {
+            Some(whole) => out.push(send(to, whole)),
+            None => self.fail_part(id),
+        }
     }
 
     fn tick_result(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
@@ -576,24 +576,4 @@ fn winner(epoch: &Epoch, plan: &Accord) -> Option<Plan> {
     };
     let deliberation = judge::deliberation(epoch, &decided.record).ok()?;
     deliberation.plans.get(plan_id).map(|plan| (*plan).clone())
-}
-
-fn order(id: &str, part: &Part, assignee: Did, plan: &Plan) -> Output {
-    let assign = Assign {
-        task: part.task.clone(),
-        assignee,
-        parent_task_id: id.to_owned(),
-        winning_plan_id: plan.plan_id.clone(),
-    };
-    send(vec![assignee], Message::Assign(assign))
-}
-
-fn verdict(result: &SubmitResult, accepted: bool, reason: Option<String>) -> Message {
-    Message::Verification(Verification {
-        task_id: result.task_id.clone(),
-        agent_id: result.agent_id,
-        accepted,
-        reason,
-        plan_id: None,
-    })
 }

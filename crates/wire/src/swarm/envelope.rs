@@ -21,6 +21,13 @@ pub const BOARD_ATTACHED_MAX: usize = 1_000;
 pub const BOARD_LEN_MAX: usize = 4 << 20;
 /// The longest message of a kind that is kept although its signer may be no member.
 pub const STRANGER_LEN_MAX: usize = 64 << 10;
+/// The longest message with a plan. A record that has two of each voter's words at most, those of
+/// all liars as long as they may be, can still be attached.
+pub const PLAN_LEN_MAX: usize = 256 << 10;
+/// The longest of a board's other messages: whoever sits there is told all of them.
+pub const TALK_LEN_MAX: usize = 64 << 10;
+/// The longest message with a result: those of all parts of a task can be attached together.
+pub const RESULT_LEN_MAX: usize = 960 << 10;
 /// The longest name of a swarm.
 pub const SWARM_LEN_MAX: usize = 64;
 
@@ -341,7 +348,7 @@ fn object(envelope: Value) -> Result<Map<String, Value>, OpenError> {
     }
 }
 
-fn check_len(payload: &[u8], method: &str) -> Result<(), OpenError> {
+pub(super) fn check_len(payload: &[u8], method: &str) -> Result<(), OpenError> {
     let (len, max) = (payload.len(), Message::len_max(method));
     if len > max { Err(OpenError::TooLong { len, max }) } else { Ok(()) }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use skep_base::{Did, json as canonical};
+use skep_base::{Did, Timestamp, json as canonical};
 
 use super::{
     Accept, Assign, AssignTier, Candidacy, Certificate, Commit, Critique, Decline, Dissolve,
@@ -10,7 +10,7 @@ use super::{
     Reveal, SignedAttestation, SubmitResult, Succession, Verification,
     envelope::{
         ATTACHED_LEN_MAX, ATTACHED_MAX, BOARD_ATTACHED_MAX, BOARD_LEN_MAX, MESSAGE_LEN_MAX,
-        STRANGER_LEN_MAX, SWARM_LEN_MAX,
+        PLAN_LEN_MAX, RESULT_LEN_MAX, STRANGER_LEN_MAX, SWARM_LEN_MAX, TALK_LEN_MAX, check_len,
     },
     task::named,
 };
@@ -217,8 +217,23 @@ impl Message {
             "consensus.certificate" => ATTACHED_LEN_MAX,
             "swarm.handshake" | "election.candidacy" | "election.vote" | "task.inject"
             | "task.verification" | "board.dissolve" => STRANGER_LEN_MAX,
+            "board.accept"
+            | "board.decline"
+            | "consensus.proposal_commit"
+            | "discussion.critique"
+            | "consensus.vote" => TALK_LEN_MAX,
+            "consensus.proposal_reveal" => PLAN_LEN_MAX,
+            "task.submit_result" => RESULT_LEN_MAX,
             _ => MESSAGE_LEN_MAX,
         }
+    }
+
+    /// Whether it can be sent in a swarm, and otherwise how much too long it is.
+    pub fn check_len(&self, signer: Did, swarm: &str) -> Result<(), OpenError> {
+        // The longest that these can be.
+        let (epoch, sent_at) = (canonical::MAX_INTEGER.unsigned_abs(), Timestamp::MAX);
+        let meta = Meta { signer, swarm: swarm.to_owned(), epoch, sent_at };
+        check_len(&self.payload(&meta), self.method())
     }
 
     /// How many messages can be attached to one of this method: the others need none.

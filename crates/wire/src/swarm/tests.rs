@@ -230,29 +230,31 @@ fn the_codes_are_those_of_the_protocol() {
 
 #[test]
 fn lengths_are_limited() {
-    let critique = |len: usize| {
-        let mut params = params("discussion.critique");
-        params["content"] = json!("x".repeat(len));
-        signed("discussion.critique", params, 1, 1)
-    };
-    let around = open(&critique(0)).unwrap().payload().len();
-    assert!(open(&critique(MESSAGE_LEN_MAX - around)).is_ok());
-    let error = open(&critique(MESSAGE_LEN_MAX - around + 1)).unwrap_err();
-    assert_eq!(error, too_long(MESSAGE_LEN_MAX));
+    // What strangers send and others keep is short, and so is what a board says.
+    let limits = [
+        ("discussion.critique", "content", TALK_LEN_MAX),
+        ("task.verification", "reason", STRANGER_LEN_MAX),
+        ("board.dissolve", "reason", STRANGER_LEN_MAX),
+        ("task.submit_result", "content", RESULT_LEN_MAX),
+        ("board.invite", "task_digest", MESSAGE_LEN_MAX),
+    ];
+    for (method, field, max) in limits {
+        let long = |len: usize| {
+            let mut params = params(method);
+            params[field] = json!("x".repeat(len));
+            signed(method, params, 1, 1)
+        };
+        let shortest = open(&long(0)).unwrap();
+        let rest = max - shortest.payload().len();
+        assert!(open(&long(rest)).is_ok(), "{method}");
+        assert_eq!(open(&long(rest + 1)).unwrap_err(), too_long(max), "{method}");
+        let Meta { signer, swarm, .. } = shortest.meta;
+        assert!(shortest.message.check_len(signer, &swarm).is_ok());
+        let longest = open(&long(rest)).unwrap().message;
+        assert!(longest.check_len(signer, &swarm).is_err(), "in a later epoch it is too long");
+    }
     let blanks = vec![b' '; ATTACHED_LEN_MAX + 1];
     assert_eq!(Signed::open(&blanks, &keys()).unwrap_err(), too_long(ATTACHED_LEN_MAX));
-    // What strangers send and others keep is short.
-    let reason = |method: &str, len: usize| {
-        let mut params = params(method);
-        params["reason"] = json!("x".repeat(len));
-        signed(method, params, 1, 1)
-    };
-    for method in ["task.verification", "board.dissolve"] {
-        let around = open(&reason(method, 0)).unwrap().payload().len();
-        assert!(open(&reason(method, STRANGER_LEN_MAX - around)).is_ok());
-        let error = open(&reason(method, STRANGER_LEN_MAX - around + 1)).unwrap_err();
-        assert_eq!(error, too_long(STRANGER_LEN_MAX), "{method}");
-    }
 }
 
 /// One byte more than is allowed.

@@ -1,17 +1,17 @@
 //! What the parts of a task make together.
 
 use skep_base::Did;
-use skep_wire::swarm::{Artifact, Message, SubmitResult, Subtask};
+use skep_wire::swarm::{Artifact, End, Message, SubmitResult, Subtask};
 
-use super::{Part, Work};
+use super::{Node, Part, Work};
 use crate::{
     aggregate::{self, Piece},
-    node::jobs::CONTENT_LEN_MAX,
+    judge,
 };
 
 impl Work {
     /// The whole that the parts make, with what each of them holds: whoever has ordered it sees
-    /// more than its coordinator's word. Nothing, if that is too long to be sent.
+    /// more than its coordinator's word.
     pub(super) fn whole(&self, id: &str, me: Did) -> Option<SubmitResult> {
         let piece = |(part, subtask): (&Part, &Subtask)| {
             let Message::SubmitResult(result) = &part.result.as_ref()?.message else {
@@ -28,7 +28,7 @@ impl Work {
         let pieces = pieces.collect::<Option<Vec<Piece>>>()?;
         let parts: Vec<Artifact> = pieces.iter().map(|piece| piece.artifact.clone()).collect();
         let leaves: Vec<Option<Artifact>> = parts.iter().cloned().map(Some).collect();
-        let content = aggregate::written(&pieces).filter(|text| text.len() <= CONTENT_LEN_MAX)?;
+        let content = aggregate::written(&pieces)?;
         let artifact = Artifact {
             artifact_id: format!("{id}/whole"),
             task_id: id.to_owned(),
@@ -42,5 +42,16 @@ impl Work {
         let (task_id, merkle_proof) = (id.to_owned(), Vec::new());
         let content = Some(content);
         Some(SubmitResult { task_id, agent_id: me, artifact, merkle_proof, content, parts })
+    }
+}
+
+impl Node {
+    /// Nothing comes of a part that this node has divided further: its time is over, or the whole
+    /// is too long.
+    pub(super) fn fail_part(&mut self, id: &str) {
+        if let Some(state) = self.tasks.get_mut(id) {
+            state.ended = Some(judge::ended(End::Failed, Vec::new()));
+            self.over.push_back(id.to_owned());
+        }
     }
 }
