@@ -1,4 +1,5 @@
 use std::{
+    ops::Range,
     sync::atomic::{AtomicU64, Ordering},
     thread,
 };
@@ -24,7 +25,8 @@ fn drawn(seed: u64) -> Setup {
     }
 }
 
-/// `SEED=7` runs one seed and tells about it; `SKEP_TEST_LONG=1` runs many.
+/// `SEED=7` runs one seed and tells about it; `SKEP_TEST_LONG=1` runs many, `SEEDS=500-1000` those
+/// from 500 to 999.
 #[test]
 fn no_seed_breaks_an_invariant() {
     if let Some(seed) = number("SEED") {
@@ -38,8 +40,7 @@ fn no_seed_breaks_an_invariant() {
         return;
     }
     let default = if number("SKEP_TEST_LONG") == Some(1) { SEEDS_LONG } else { SEEDS };
-    let seeds = number("SEEDS").unwrap_or(default);
-    let broken = run_seeds(seeds, drawn);
+    let broken = run_seeds(range("SEEDS").unwrap_or(0..default), drawn);
     assert!(broken.is_empty(), "{} seeds broke something:\n{}", broken.len(), broken.join("\n"));
 }
 
@@ -63,14 +64,21 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
+fn range(name: &str) -> Option<Range<u64>> {
+    let text = std::env::var(name).ok()?;
+    let (from, to) = text.split_once('-').unwrap_or(("0", &text));
+    let [from, to] = [from, to].map(|end| end.parse().expect("a number"));
+    Some(from..to)
+}
+
 /// What went wrong, over all threads there are.
-fn run_seeds(seeds: u64, setup: impl Fn(u64) -> Setup + Sync) -> Vec<String> {
-    let next = AtomicU64::new(0);
+fn run_seeds(seeds: Range<u64>, setup: impl Fn(u64) -> Setup + Sync) -> Vec<String> {
+    let next = AtomicU64::new(seeds.start);
     let worker = || {
         let mut broken = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
+            if seed >= seeds.end {
                 return broken;
             }
             let report = run(&setup(seed));
@@ -93,7 +101,7 @@ fn those_who_plot_together_split_nothing() {
         let lies = Some(vec![Lie::TwoBundles]);
         Setup { byzantine: (drawn.founders() - 1) / 3, lies, ..drawn }
     };
-    let broken = run_seeds(PLOTS, plot);
+    let broken = run_seeds(0..PLOTS, plot);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
@@ -107,7 +115,7 @@ fn a_flood_of_orders_drowns_no_task() {
         let (lies, flood) = (Some(vec![Lie::Flood]), 1_000);
         Setup { nodes, newcomers: 0, byzantine: (nodes - 1) / 3, lies, flood, ..drawn }
     };
-    let broken = run_seeds(FLOODS, flooded);
+    let broken = run_seeds(0..FLOODS, flooded);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
