@@ -15,6 +15,7 @@ use skep_wire::{
 };
 
 use crate::{
+    fact::Totals,
     publish::{Platform, passport_id},
     track::{BASIC_SESSIONS, TRUSTED_SESSIONS, Track, VERIFIED_SESSIONS, WINDOW},
 };
@@ -142,6 +143,8 @@ pub struct Holder<'a> {
     pub agent: &'a AgentId,
     pub track: &'a Track,
     pub breadth: &'a Breadth,
+    /// What was counted before the window.
+    pub base: &'a Totals,
     /// The key and since when, if there is one that is not revoked.
     pub key: Option<(&'a PublicKey, Timestamp)>,
     /// Signed; absent while the agent is too new to be published.
@@ -195,6 +198,11 @@ impl Holder<'_> {
         }
     }
 
+    fn badges(&self) -> badges::Look<'_> {
+        let Holder { track, breadth, base, now, .. } = *self;
+        badges::Look { track, breadth, base, now }
+    }
+
     fn updated_at(&self) -> Timestamp {
         let seen = [self.track.last_at, self.track.tier_at, self.track.benchmark.last_evaluated_at];
         seen.into_iter().flatten().max().unwrap_or(self.now)
@@ -220,8 +228,8 @@ pub fn passport(of: &Holder<'_>, by: &Platform<'_>) -> Passport {
         },
         trust_tier: trust_tier(of.track, of.key.is_some()),
         capabilities: of.capabilities(),
-        badges: badges::shown(of.track, of.breadth, of.now, true),
-        historical_badges: badges::past(of.track, of.now),
+        badges: of.badges().shown(true),
+        historical_badges: of.badges().past(),
         identity: Identity {
             has_cryptographic_identity: of.key.is_some(),
             public_key: of.key.map(|(key, _)| spki_pem(key)),
@@ -241,8 +249,8 @@ pub fn public_passport(of: &Holder<'_>, by: &Platform<'_>) -> PublicPassport {
         statistics: of.statistics(),
         trust_tier: public_tier(of.track),
         capabilities: of.capabilities(),
-        badges: badges::shown(of.track, of.breadth, of.now, false),
-        historical_badges: badges::past(of.track, of.now),
+        badges: of.badges().shown(false),
+        historical_badges: of.badges().past(),
         updated_at: of.updated_at(),
         extensions: of.extensions(),
     }

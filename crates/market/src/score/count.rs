@@ -112,7 +112,7 @@ fn deal_fact(deal: &Deal, closed: Closed) -> Option<Fact> {
     }
     let attempt = closed.attempt.and_then(|n| deal.attempt(n));
     let ok = match deal.escrow {
-        escrow::State::Released if closed.released.is_zero() => return None,
+        escrow::State::Released if !is_success(deal, &closed) => return None,
         escrow::State::Released => true,
         // A refund on the requester's word alone costs the requester nothing.
         escrow::State::Refunded(reason) => {
@@ -133,6 +133,14 @@ fn deal_fact(deal: &Deal, closed: Closed) -> Option<Fact> {
         proof: attempt.and_then(|attempt| attempt.proof.as_ref()).map(|proof| proof.hash),
         at: closed.at,
     })
+}
+
+/// Whether money that was paid out is worth what was agreed on. Less than half of the price is no
+/// success; nor is what both sides have agreed on without anything being delivered.
+fn is_success(deal: &Deal, closed: &Closed) -> bool {
+    let rest = deal.terms.price.amount.checked_sub(closed.released);
+    let is_half = rest.is_none_or(|rest| closed.released >= rest);
+    is_half && (closed.method != Method::Agreed || deal.delivered.is_some())
 }
 
 /// A hire's escrow that was paid out. Other ends do not count here: a refund after a delivery is

@@ -81,6 +81,7 @@ fn holder<'a>(sight: &'a Sight, shown: &'a Shown) -> Holder<'a> {
         agent: &sight.agent.agent.agent_id,
         track: &sight.track,
         breadth: &sight.breadth,
+        base: &sight.base,
         key: current_key(sight),
         publication: shown.publication.as_deref(),
         history: &shown.history,

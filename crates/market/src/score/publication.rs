@@ -89,6 +89,8 @@ pub(super) struct Sight {
     pub(super) agent: AgentRecord,
     pub(super) track: Track,
     pub(super) breadth: Breadth,
+    /// What was counted before the window that ends now.
+    pub(super) base: Totals,
     pub(super) operator: OperatorScore,
     pub(super) now: Timestamp,
     stamp: Stamp,
@@ -114,6 +116,11 @@ impl Sight {
             cooldown: self.stamp.cooldown,
             parameters: &self.stamp.parameters,
         }
+    }
+
+    fn badges(&self) -> atep::badges::Look<'_> {
+        let Sight { track, breadth, base, now, .. } = self;
+        atep::badges::Look { track, breadth, base, now: *now }
     }
 
     pub(super) fn is_published(&self) -> bool {
@@ -148,12 +155,13 @@ impl Market {
         let operator = self.store.record(operator_score_key(&record.agent.operator)).await?;
         let now = self.store.now().await?;
         let version = |stored: &Option<StoredRecord>| stored.as_ref().map_or(0, |s| s.version);
-        let (track_version, track, _) = stored_track(&self.store, agent, now).await?;
+        let (track_version, track, base) = stored_track(&self.store, agent, now).await?;
         let versions = [track_version, known.version, version(&operator), version(&breadth)];
         let operator: OperatorScore = own_or_default(operator)?;
         let cooldown = operator.in_cooldown(now);
         let stamp = Stamp { versions, facts: track.facts, cooldown, parameters: self.parameters() };
-        Ok(Sight { agent: record, track, breadth: own_or_default(breadth)?, operator, now, stamp })
+        let breadth = own_or_default(breadth)?;
+        Ok(Sight { agent: record, track, breadth, base, operator, now, stamp })
     }
 
     /// Reads the facts of the window that ends then: those that are shown, and where they begin.
@@ -276,7 +284,7 @@ impl Market {
             published: sight.is_published(),
             publication: Publication::clone(&kept.publication),
             trust_tier: atep::trust_tier(&sight.track, has_key),
-            badges: atep::badges::shown(&sight.track, &sight.breadth, sight.now, is_owner),
+            badges: sight.badges().shown(is_owner),
             benchmark_history: self.benchmark_history(agent, PASSPORT_HISTORY_MAX).await?,
             benchmark_events: sight.track.benchmark_events,
             operator_review: review(&sight),

@@ -154,7 +154,9 @@ enum End {
     CancelledByProvider,
     CancelledByRequester,
     HalfAgreed,
+    LessThanHalfAgreed,
     NothingAgreed,
+    AllAgreedForNothing,
     ProvidersWord,
     NobodyReviewed,
 }
@@ -198,10 +200,20 @@ async fn end(w: &World, how: End) {
             let id = w.agreed(priced()).await;
             w.cancel(&w.ann, id).await.unwrap();
         }
-        End::HalfAgreed | End::NothingAgreed => {
+        End::HalfAgreed
+        | End::LessThanHalfAgreed
+        | End::NothingAgreed
+        | End::AllAgreedForNothing => {
             let id = w.agreed(priced()).await;
-            w.deliver(id, json!({})).await.unwrap();
-            let released = if matches!(how, End::HalfAgreed) { 10_000 } else { 0 };
+            let released = match how {
+                End::HalfAgreed => 10_000,
+                End::LessThanHalfAgreed => 9_999,
+                End::AllAgreedForNothing => 20_000,
+                _ => 0,
+            };
+            if !matches!(how, End::AllAgreedForNothing) {
+                w.deliver(id, json!({})).await.unwrap();
+            }
             w.split(&w.ben, id, released).await.unwrap();
             w.split(&w.ann, id, released).await.unwrap();
         }
@@ -225,7 +237,7 @@ async fn end(w: &World, how: End) {
 }
 
 /// Counted, of these good, and cents.
-const TABLE: [(End, (u64, u64, u64)); 13] = [
+const TABLE: [(End, (u64, u64, u64)); 15] = [
     (End::Verified, (1, 1, 2)),
     (End::Failed, (1, 0, 0)),
     (End::OwnWordGood, (1, 1, 2)),
@@ -233,10 +245,12 @@ const TABLE: [(End, (u64, u64, u64)); 13] = [
     (End::Rejected, (1, 0, 0)),
     (End::DeliveredFailed, (1, 0, 0)),
     (End::NothingInTime, (1, 0, 0)),
-    (End::CancelledByProvider, (0, 0, 0)),
+    (End::CancelledByProvider, (1, 0, 0)),
     (End::CancelledByRequester, (0, 0, 0)),
     (End::HalfAgreed, (1, 1, 1)),
+    (End::LessThanHalfAgreed, (0, 0, 0)),
     (End::NothingAgreed, (0, 0, 0)),
+    (End::AllAgreedForNothing, (0, 0, 0)),
     (End::ProvidersWord, (0, 0, 0)),
     (End::NobodyReviewed, (0, 0, 0)),
 ];

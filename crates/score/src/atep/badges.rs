@@ -101,19 +101,12 @@ pub(crate) fn evaluate(track: &mut Track, around: &Around<'_>) -> Vec<BadgeChang
 fn criterion(kind: BadgeKind, track: &Track, window: &Totals, around: &Around<'_>) -> Option<bool> {
     use BadgeKind::*;
     let sessions = track.totals.sessions();
-    // In whole numbers: successful / sessions >= percent / 100.
-    let success = |percent: u64, least: u64| {
-        let enough = window.sessions() >= least;
-        enough && window.successful() * 100 >= window.sessions() * percent
-    };
     Some(match kind {
+        HighSuccess90 | HighSuccess95 | HighSuccess99 => succeeds(kind, window),
         SessionMilestone10 => sessions >= 10,
         SessionMilestone50 => sessions >= 50,
         SessionMilestone100 => sessions >= 100,
         SessionMilestone500 => sessions >= 500,
-        HighSuccess90 => success(90, 20),
-        HighSuccess95 => success(95, 50),
-        HighSuccess99 => success(99, 100),
         DomainSpecialist | MultiDomain => return None,
         CryptoIdentity => around.has_key,
         ConduitVerified => track.last_proof_at.is_some() && !is_over(kind, track, around.now),
@@ -121,6 +114,18 @@ fn criterion(kind: BadgeKind, track: &Track, window: &Totals, around: &Around<'_
         BenchmarkStandard => track.held() >= BenchmarkTier::Standard,
         BenchmarkElite => track.held() >= BenchmarkTier::Elite,
     })
+}
+
+/// Whether the work of the window is as good as a badge for success says.
+fn succeeds(kind: BadgeKind, window: &Totals) -> bool {
+    let (percent, least) = match kind {
+        BadgeKind::HighSuccess90 => (90, 20),
+        BadgeKind::HighSuccess95 => (95, 50),
+        _ => (99, 100),
+    };
+    // In whole numbers: successful / sessions >= percent / 100.
+    let enough = window.sessions() >= least;
+    enough && window.successful() * 100 >= window.sessions() * percent
 }
 
 /// Ends what has run out.
@@ -173,50 +178,88 @@ fn end(track: &mut Track, kind: BadgeKind, expired_at: Timestamp) -> Option<Badg
     Some(BadgeChange { badge_type: kind, earned_at, expired_at: Some(expired_at) })
 }
 
-/// The badges of a passport, as they are now.
-pub fn shown(track: &Track, breadth: &Breadth, now: Timestamp, with_evidence: bool) -> Vec<Badge> {
-    let held = track.badges.iter().filter(|badge| !is_over(badge.kind, track, now));
-    let mut badges: Vec<&HeldBadge> = held.collect();
-    badges.sort_by_key(|badge| badge.kind);
-    let evidence = |kind| {
-        let (sessions, successful) = (track.totals.sessions(), track.totals.successful());
+/// What badges are looked at with when somebody wants to see them.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    pub track: &'a Track,
+    pub breadth: &'a Breadth,
+    /// What was counted before the window.
+    pub base: &'a Totals,
+    pub now: Timestamp,
+}
+
+impl Look<'_> {
+    fn window(&self) -> Totals {
+        self.track.totals.since(self.base)
+    }
+
+    /// Since when a badge is over that was not looked at for a while: days go by, and what it was
+    /// given for leaves the window.
+    fn over_since(&self, kind: BadgeKind) -> Option<Timestamp> {
+        use BadgeKind::*;
+        let holds = match kind {
+            HighSuccess90 | HighSuccess95 | HighSuccess99 => succeeds(kind, &self.window()),
+            DomainSpecialist => !self.breadth.specializations(self.now).is_empty(),
+            _ => true,
+        };
+        let expired = expiry(kind, self.track).filter(|expires| *expires <= self.now);
+        expired.or((!holds).then_some(self.now))
+    }
+
+    /// The badges of a passport, as they are now.
+    pub fn shown(&self, with_evidence: bool) -> Vec<Badge> {
+        let held = self.track.badges.iter();
+        let mut badges: Vec<&HeldBadge> =
+            held.filter(|badge| self.over_since(badge.kind).is_none()).collect();
+        badges.sort_by_key(|badge| badge.kind);
+        let badge = |held: &HeldBadge| {
+            let [label, description, criteria] = words(held.kind);
+            Badge {
+                badge_type: held.kind,
+                label,
+                description,
+                criteria,
+                earned_at: held.earned_at,
+                expires_at: expiry(held.kind, self.track),
+                evidence: with_evidence.then(|| self.evidence(held.kind)),
+            }
+        };
+        badges.into_iter().map(badge).collect()
+    }
+
+    /// What speaks for a badge, of the time that its criterion is about.
+    fn evidence(&self, kind: BadgeKind) -> BadgeEvidence {
+        use BadgeKind::*;
+        let totals = match kind {
+            SessionMilestone10 | SessionMilestone50 | SessionMilestone100 | SessionMilestone500
+            | MultiDomain | CryptoIdentity => self.track.totals,
+            _ => self.window(),
+        };
+        let (sessions, successful) = (totals.sessions(), totals.successful());
         BadgeEvidence {
             session_count: sessions,
             success_rate: super::rate(successful, sessions),
             domains: match kind {
-                BadgeKind::DomainSpecialist => breadth.specializations(now),
-                BadgeKind::MultiDomain => breadth.frequent(MULTI_DOMAINS as usize),
+                DomainSpecialist => self.breadth.specializations(self.now),
+                MultiDomain => self.breadth.frequent(MULTI_DOMAINS as usize),
                 _ => Vec::new(),
             },
         }
-    };
-    let badge = |held: &HeldBadge| {
-        let [label, description, criteria] = words(held.kind);
-        Badge {
-            badge_type: held.kind,
-            label,
-            description,
-            criteria,
-            earned_at: held.earned_at,
-            expires_at: expiry(held.kind, track),
-            evidence: with_evidence.then(|| evidence(held.kind)),
-        }
-    };
-    badges.into_iter().map(badge).collect()
-}
+    }
 
-/// Badges that are over, also those that have run out since the last evaluation; newest first.
-pub fn past(track: &Track, now: Timestamp) -> Vec<HistoricalBadge> {
-    let over = track.badges.iter().filter(|badge| is_over(badge.kind, track, now));
-    let run_out = over.map(|badge| HistoricalBadge {
-        badge_type: badge.kind,
-        earned_at: badge.earned_at,
-        expired_at: expiry(badge.kind, track).unwrap_or(now),
-    });
-    let mut past: Vec<HistoricalBadge> = track.past_badges.iter().copied().chain(run_out).collect();
-    past.sort_by_key(|badge| std::cmp::Reverse(badge.expired_at));
-    past.truncate(PAST_MAX);
-    past
+    /// Badges that are over, also those that have run out since the last evaluation; newest first.
+    pub fn past(&self) -> Vec<HistoricalBadge> {
+        let run_out = self.track.badges.iter().filter_map(|badge| {
+            let HeldBadge { kind, earned_at } = *badge;
+            let expired_at = self.over_since(kind)?;
+            Some(HistoricalBadge { badge_type: kind, earned_at, expired_at })
+        });
+        let past = self.track.past_badges.iter().copied();
+        let mut past: Vec<HistoricalBadge> = past.chain(run_out).collect();
+        past.sort_by_key(|badge| std::cmp::Reverse(badge.expired_at));
+        past.truncate(PAST_MAX);
+        past
+    }
 }
 
 /// Label, description and criteria.

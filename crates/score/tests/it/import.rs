@@ -24,6 +24,7 @@ fn export(world: &World) -> ImportRequest {
         agent: &agent(),
         track: &world.track,
         breadth: &world.breadth,
+        base: &world.base(),
         key: Some((&key, time(0))),
         publication: Some(&publication),
         history: &[],

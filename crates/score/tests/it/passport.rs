@@ -24,11 +24,17 @@ fn with_holder<T>(
         agent: &agent(),
         track: &world.track,
         breadth: &world.breadth,
+        base: &world.base(),
         key: Some((&key, time(0))),
         publication: Some(publication),
         history: &[],
         now: world.now,
     })
+}
+
+fn look<T>(world: &World, at: impl FnOnce(&badges::Look<'_>) -> T) -> T {
+    let World { track, breadth, now, .. } = world;
+    at(&badges::Look { track, breadth, base: &world.base(), now: *now })
 }
 
 #[test]
@@ -72,7 +78,7 @@ fn badges_come_and_go() {
     use BadgeKind::*;
     let mut world = World::standard(1);
     let held = |world: &World| -> Vec<BadgeKind> {
-        let shown = badges::shown(&world.track, &world.breadth, world.now, true);
+        let shown = look(world, |look| look.shown(true));
         shown.into_iter().map(|badge| badge.badge_type).collect()
     };
     let all = [
@@ -91,25 +97,63 @@ fn badges_come_and_go() {
     world.session(false);
     let left = held(&world);
     assert!(!left.contains(&HighSuccess95) && !left.contains(&BenchmarkStandard), "{left:?}");
-    let past = badges::past(&world.track, world.now);
+    let past = look(&world, |look| look.past());
     assert!(past.iter().any(|badge| badge.badge_type == BenchmarkStandard));
     // Nothing for 90 days: what rolls is over, even if nobody has looked.
     world.now = Timestamp::from_ms(world.now.as_ms() + 90 * DAY);
     let kept = [SessionMilestone10, SessionMilestone50, SessionMilestone100, MultiDomain];
     assert_eq!(held(&world), [&kept[..], &[CryptoIdentity]].concat());
-    let past = badges::past(&world.track, world.now);
+    let past = look(&world, |look| look.past());
     assert!(past.iter().any(|badge| badge.badge_type == HighSuccess90));
     assert!(past[0].expired_at <= world.now);
     // Proven again after that: the badge is a new one, and the old one ended when it ran out.
     let ran_out = world.now;
     world.now = Timestamp::from_ms(world.now.as_ms() + DAY);
     world.session(true);
-    let past = badges::past(&world.track, world.now);
+    let past = look(&world, |look| look.past());
     let old = past.iter().find(|badge| badge.badge_type == ConduitVerified).unwrap();
     assert_eq!(old.expired_at, ran_out);
-    let shown = badges::shown(&world.track, &world.breadth, world.now, false);
+    let shown = look(&world, |look| look.shown(false));
     let new = shown.iter().find(|badge| badge.badge_type == ConduitVerified).unwrap();
     assert_eq!(new.earned_at, world.now);
+}
+
+/// Nobody has looked for weeks: what a badge was given for is no more in the window, although the
+/// last session is.
+#[test]
+fn badges_hold_for_what_they_say() {
+    use BadgeKind::*;
+    let mut world = World::standard(1);
+    let shown = look(&world, |look| look.shown(true));
+    let evidence = |kind: BadgeKind| {
+        let badge = shown.iter().find(|badge| badge.badge_type == kind).unwrap();
+        badge.evidence.as_ref().unwrap().session_count
+    };
+    // Three sessions are older than 90 days.
+    assert_eq!((evidence(SessionMilestone100), evidence(HighSuccess95)), (123, 120));
+    let visit = |name: &str| Visit {
+        domains: vec![name.to_owned()],
+        task_types: Vec::new(),
+        cost_cents: 0,
+    };
+    for _ in 0..50 {
+        world.breadth.add(&visit("often.example"), world.now);
+    }
+    world.track.see_breadth(&world.breadth, world.now);
+    let rolling = [HighSuccess90, HighSuccess95, DomainSpecialist];
+    let held = |world: &World| -> Vec<BadgeKind> {
+        let kinds = look(world, |look| look.shown(false)).into_iter().map(|b| b.badge_type);
+        kinds.filter(|kind| rolling.contains(kind)).collect()
+    };
+    assert_eq!(held(&world), rolling);
+    world.now = Timestamp::from_ms(world.now.as_ms() + 60 * DAY);
+    world.session(true);
+    assert_eq!(held(&world), rolling);
+    world.now = Timestamp::from_ms(world.now.as_ms() + 35 * DAY);
+    assert_eq!(held(&world), []);
+    let past = look(&world, |look| look.past());
+    let ended = |kind: BadgeKind| past.iter().find(|b| b.badge_type == kind).unwrap().expired_at;
+    assert_eq!(rolling.map(ended), [world.now; 3]);
 }
 
 #[test]

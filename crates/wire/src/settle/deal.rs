@@ -67,9 +67,10 @@ impl RefundReason {
             RefundReason::VerificationFailed
             | RefundReason::Rejected
             | RefundReason::DeliveryFailed
-            | RefundReason::DeadlineMissed => true,
-            RefundReason::CancelledByProvider
-            | RefundReason::CancelledByRequester
+            | RefundReason::DeadlineMissed
+            // Else whoever is about to fail would cancel.
+            | RefundReason::CancelledByProvider => true,
+            RefundReason::CancelledByRequester
             | RefundReason::Agreed
             | RefundReason::ReviewDeadline => false,
         }

@@ -3,8 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use skep_market::check_score;
-use skep_score::verify::Source;
-use skep_wire::score::{BenchmarkTier, VerifyLevel, VerifyRequest};
+use skep_score::{
+    vc,
+    verify::{Source, signed_bytes},
+};
+use skep_wire::score::{BenchmarkTier, IssuerKey, KeyPurpose, VerifyLevel, VerifyRequest};
 
 use super::{DEALS, SESSIONS, World};
 
@@ -74,9 +77,18 @@ pub(super) async fn the_passport_carries_the_benchmark(world: &World) -> Result<
     let badges = serde_json::to_value(&passport.badges)?;
     let named = badges.to_string();
     ensure!(named.contains("swarmscore:benchmark_standard"), "{named}");
-    let credential = world.ann.passport_credential(&ben).await?;
-    let suite = &credential["proof"]["cryptosuite"];
-    ensure!(*suite == "eddsa-jcs-2022", "{suite}");
+    let keys = world.ann.score_keys().await?;
+    let key = keys.find(&passport.issuer.kid, KeyPurpose::Publication);
+    let key = key.and_then(IssuerKey::public_key).context("its key is not published")?;
+    let signature = passport.issuer.signature.context("it is not signed")?;
+    let bytes = signed_bytes(&serde_json::to_value(&passport)?).context("it is not canonical")?;
+    ensure!(key.verify(&bytes, &signature).is_ok(), "the passport's signature does not verify");
+    let mut credential = world.ann.passport_credential(&ben).await?;
+    let suite = credential["proof"]["cryptosuite"].clone();
+    ensure!(suite == "eddsa-jcs-2022", "{suite}");
+    vc::check(&credential, &key)?;
+    credential["credentialSubject"]["passport"]["trust_tier"]["current"] = json!("TRUSTED");
+    ensure!(vc::check(&credential, &key).is_err(), "a changed credential verified");
     let profile = serde_json::to_value(world.ann.score_profile().await?)?;
     ensure!(profile["profile_name"] == "swarmscore-v1", "{profile}");
     let count = badges.as_array().map_or(0, Vec::len);
