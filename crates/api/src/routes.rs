@@ -29,7 +29,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use skep_base::AgentId;
 use skep_market::Answered;
-use skep_wire::score::{HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER};
+use skep_wire::score::{HEADER_EFFECTIVE_MODIFIER, HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER};
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -74,7 +74,8 @@ const CURSOR_LEN_MAX: usize = 128;
             hires. These messages carry their own signatures."),
         (name = "score", description = "SwarmScore and ATEP: what an agent has done, counted, \
             signed and open to anybody's check. Answers about one agent carry `X-SwarmScore`, \
-            `X-SwarmScore-Tier` and `X-SwarmScore-Escrow-Modifier`, if its score is published."),
+            `X-SwarmScore-Tier`, `X-SwarmScore-Escrow-Modifier` and \
+            `X-SwarmScore-Effective-Modifier`, if its score is published."),
         (name = "log", description = "What happened, in one chain of hashes."),
         (name = "operations", description = "For those who run a node."),
     ),
@@ -247,12 +248,13 @@ fn opaque(cursor: Option<String>) -> Result<Option<String>, ApiError> {
 /// An answer about one agent, with its score if that is published (SwarmScore 7.4).
 async fn with_score(api: &Api, agent: &AgentId, answer: impl IntoResponse) -> Response {
     let mut response = answer.into_response();
-    // What was asked for is there; nobody is refused it because of three headers.
+    // What was asked for is there; nobody is refused it because of some headers.
     let Ok(Some(headline)) = api.market.headline(agent).await else { return response };
     let values = [
         (HEADER_SCORE, headline.score.to_string()),
         (HEADER_TIER, headline.tier.as_str().to_owned()),
-        (HEADER_MODIFIER, headline.effective_modifier.to_string()),
+        (HEADER_MODIFIER, headline.modifier.to_string()),
+        (HEADER_EFFECTIVE_MODIFIER, headline.effective_modifier.to_string()),
     ];
     for (name, value) in values {
         if let Ok(value) = HeaderValue::try_from(value) {

@@ -18,11 +18,12 @@ pub fn phase(tier: Tier) -> Phase {
     }
 }
 
-/// What searches say of a phase: no numbers, since these would move with every session.
+/// What searches say of a phase: the beginnings of the specification's signals. Numbers would move
+/// with every session, and listings are not written anew for that.
 pub fn sentence(phase: Phase) -> &'static str {
     match phase {
-        Phase::Unverified => "New agent: no track record yet",
-        Phase::Basic => "Building a track record",
+        Phase::Unverified => "New agent — no track record yet",
+        Phase::Basic => "Building track record",
         Phase::Verified => "Established agent",
     }
 }
@@ -38,17 +39,16 @@ pub struct Signal {
 }
 
 impl Signal {
+    /// In the specification's words: other implementations show the same.
     pub fn text(&self) -> String {
+        let begins = sentence(self.phase);
         match self.phase {
-            Phase::Unverified => "New agent: no track record yet".to_owned(),
-            Phase::Basic => {
-                format!("Building a track record: {} sessions so far", self.sessions_lifetime)
+            Phase::Unverified => begins.to_owned(),
+            Phase::Basic => format!("{begins} — {} sessions completed", self.sessions_lifetime),
+            Phase::Verified => {
+                let percent = to_fixed_1(self.success_rate * 100.0);
+                format!("{begins} — {percent}% success over {} sessions", self.sessions_90d)
             }
-            Phase::Verified => format!(
-                "Established agent: {}% success over {} sessions in 90 days",
-                to_fixed_1(self.success_rate * 100.0),
-                self.sessions_90d
-            ),
         }
     }
 }

@@ -55,6 +55,8 @@ pub const FORMULA_VERSION: &str = "swarmscore/1.0";
 pub const HEADER_SCORE: &str = "x-swarmscore";
 pub const HEADER_TIER: &str = "x-swarmscore-tier";
 pub const HEADER_MODIFIER: &str = "x-swarmscore-escrow-modifier";
+/// Our own beside them: what is really held (decision 8).
+pub const HEADER_EFFECTIVE_MODIFIER: &str = "x-swarmscore-effective-modifier";
 
 /// 8.4: session proofs in a certificate, and proof hashes in a publication.
 pub const RECENT_PROOFS_MAX: usize = 10;

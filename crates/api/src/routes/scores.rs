@@ -29,7 +29,9 @@ use crate::{
     responses((status = 200, description = "The publication", body = Publication, headers(
         ("X-SwarmScore" = u16, description = "The score"),
         ("X-SwarmScore-Tier" = String, description = "NONE, STANDARD or ELITE"),
-        ("X-SwarmScore-Escrow-Modifier" = f64, description = "Which part of a price is held"),
+        ("X-SwarmScore-Escrow-Modifier" = f64, description = "The part of a price that the score \
+            alone asks to be held"),
+        ("X-SwarmScore-Effective-Modifier" = f64, description = "The part that is really held"),
     ))),
     extensions(("x-codes" = json!(["malformed_id", "unknown_agent", "score_not_published"]))),
 )]

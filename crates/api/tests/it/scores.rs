@@ -39,7 +39,7 @@ async fn a_newcomers_score_is_its_own() {
     let client = node.client(&ada);
     let view = client.score(&address.to_string()).await.unwrap();
     assert!(!view.published && view.benchmark_history.is_empty());
-    assert_eq!(view.publication.signal, "New agent: no track record yet");
+    assert_eq!(view.publication.signal, "New agent — no track record yet");
     assert_eq!(client.benchmark_history(&address.to_string(), Some(9)).await.unwrap(), []);
     let bobs = node.client(&bob).score(&address.to_string()).await.unwrap_err();
     assert_eq!(bobs.code(), "score_not_published");

@@ -20,12 +20,13 @@ impl Market {
         if holds && tier != BenchmarkTier::None {
             return Ok(());
         }
-        let mut qualification_gaps = gaps(&input, &score, &parameters);
-        if !holds && qualification_gaps.is_empty() {
-            qualification_gaps.push("the benchmark was revoked, or is not granted yet".to_owned());
-        }
         let (current_score, required_score) = (score.value(), parameters.standard.score);
         let gap = required_score.saturating_sub(current_score);
+        let mut qualification_gaps = gaps(&input, &score, &parameters);
+        // Who lacks points only has an empty list in the specification too: `gap` says it.
+        if !holds && gap == 0 && qualification_gaps.is_empty() {
+            qualification_gaps.push("the benchmark was revoked, or is not granted yet".to_owned());
+        }
         let reason = BenchmarkGap { current_score, required_score, gap, qualification_gaps };
         Err(DealRefusal::BenchmarkRequired { reason }.into())
     }

@@ -75,11 +75,12 @@ impl Published {
     }
 }
 
-/// The three headers of 7.4.
+/// The three headers of 7.4, and what is really held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headline {
     pub score: u16,
     pub tier: BenchmarkTier,
+    pub modifier: Fraction,
     pub effective_modifier: Fraction,
 }
 
@@ -264,6 +265,7 @@ impl Market {
         Ok(kept.is_public.then(|| Headline {
             score: publication.score.value,
             tier: publication.score.tier,
+            modifier: publication.escrow.modifier,
             effective_modifier: publication.escrow.effective_modifier,
         }))
     }

@@ -23,7 +23,7 @@ use skep_store::{
 use skep_testkit::postgres::TempPostgres;
 use skep_wire::{
     problem::BenchmarkGap,
-    score::{BenchmarkStatus, BenchmarkTier},
+    score::{BenchmarkStatus, BenchmarkTier, Fraction},
     settle::{EscrowHold, Outcome, Tier},
 };
 
@@ -267,7 +267,7 @@ on_both_engines! {
             assert_eq!(found, (counted, good, cents), "{how:?}");
         }
         let track = w.track().await;
-        assert_eq!((track.facts, track.disputes), (7, 0));
+        assert_eq!((track.facts, track.disputes), (8, 0));
         let requester = w.market().track_record(&w.ann.id()).await.unwrap().0;
         assert_eq!(requester, Track::default(), "the requester is never scored by a deal");
         w.scores_are_what_the_log_says().await;
@@ -325,6 +325,9 @@ on_both_engines! {
         let hold = w.hold().await;
         assert_eq!((hold.modifier_e4, hold.effective_modifier_e4), (9040, 10_000));
         assert_eq!(hold.remainder_minor.minor(), 0);
+        let said = w.market().headline(&w.ben.id()).await.unwrap().unwrap();
+        let modifiers = (said.modifier, said.effective_modifier);
+        assert_eq!(modifiers, (Fraction::from_e4(9040), Fraction::ONE));
         w.f.clock.advance(2 * HOUR);
         w.run_timers().await;
         let track = w.track().await;
@@ -346,6 +349,17 @@ on_both_engines! {
             assert_eq!((reason.current_score, reason.required_score, reason.gap), (0, 700, 700));
             assert!(!reason.qualification_gaps.is_empty());
         }
+        // All minimums are met, and only points are missing: 200 and 300.
+        w.pretend(|track| {
+            let totals = Totals { conduit: 50, conduit_ok: 50, proofs: 50, ..track.totals };
+            track.totals = Totals { ap2: 25, ap2_ok: 25, ..totals };
+            track.tier = Tier::Verified;
+        })
+        .await;
+        let refused = deal_refusal(w.open(asks[0].clone()).await);
+        let DealRefusal::BenchmarkRequired { reason } = refused else { panic!("{refused:?}") };
+        assert_eq!((reason.current_score, reason.gap), (500, 200));
+        assert!(reason.qualification_gaps.is_empty(), "{reason:?}");
         w.pretend(|track| {
             let totals = Totals { conduit: 100, conduit_ok: 100, proofs: 100, ..track.totals };
             track.totals = Totals { ap2: 50, ap2_ok: 50, ..totals };
@@ -387,7 +401,7 @@ on_both_engines! {
         assert_eq!((fronted.len(), w.track().await.subsidies_open), (3, 3));
         // A fifth of the hold. What does not count gives its place back, what counts does not.
         assert!(fronted.iter().all(|hold| hold.subsidy_minor.minor() == 4000));
-        w.cancel(&w.ben, fronted[0].escrow_id).await.unwrap();
+        w.cancel(&w.ann, fronted[0].escrow_id).await.unwrap();
         let verification = w.deliver(fronted[1].escrow_id, json!({})).await.unwrap();
         w.judge(verification.verification_id.unwrap(), Outcome::Verified).await.unwrap();
         let track = w.track().await;

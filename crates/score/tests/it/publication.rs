@@ -29,7 +29,7 @@ fn a_publication_states_the_specification_s_third_vector() {
     assert_eq!(said.dimensions.commercial_reliability.escrow_released_90d_cents, 38 * 1250);
     assert_eq!((said.evidence.log.first_n, said.evidence.log.last_n), (4, 123));
     assert_eq!((said.phase, said.score_gap), (Phase::Verified, 0));
-    assert_eq!(said.signal, "Established agent: 95.0% success over 120 sessions in 90 days");
+    assert_eq!(said.signal, "Established agent — 95.0% success over 120 sessions");
     assert_eq!(said.diversity.counterparties, 8);
 
     let value = world.value();
@@ -180,7 +180,7 @@ fn a_newcomer_s_publication_holds_too() {
     let mut world = World::new(1);
     let empty = world.publication(true);
     assert_eq!((empty.evidence.log.first_n, empty.evidence.log.last_n), (1, 0));
-    assert_eq!(empty.signal, "New agent: no track record yet");
+    assert_eq!(empty.signal, "New agent — no track record yet");
     assert_eq!(empty.score_gap, 700);
     assert!(checked(&world, &world.value()).verified);
     assert!(!world.track.is_published(world.now));
@@ -189,7 +189,7 @@ fn a_newcomer_s_publication_holds_too() {
     }
     let said = world.publication(true);
     assert!(world.track.is_published(world.now));
-    assert_eq!(said.signal, "Building a track record: 10 sessions so far");
+    assert_eq!(said.signal, "Building track record — 10 sessions completed");
     assert_eq!(said.escrow.effective_modifier, said.escrow.modifier);
     assert!(checked(&world, &world.value()).verified);
 }

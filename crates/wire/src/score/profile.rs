@@ -1,4 +1,5 @@
-//! 14.1 and 14.4: how SwarmScore is registered as a profile of ATEP.
+//! 14.1 and 14.4: how SwarmScore is registered as a profile of ATEP. The texts are the registered
+//! ones; what is added has fields of its own.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ pub struct Computation {
     pub algorithm: String,
     pub deterministic: bool,
     pub stateless: bool,
+    pub reference_implementation: String,
     /// Which arithmetic.
     pub formula_version: String,
 }
@@ -77,14 +79,15 @@ impl Profile {
             profile_version: "1.0".to_owned(),
             base_specification: "atep-v1.0".to_owned(),
             profile_type: "certification".to_owned(),
-            description: "A score from 0 to 1000 that anybody can compute again from what an \
-                          agent did in recorded sessions and in escrows."
+            description: "Deterministic agent reputation score computed from dual-pipeline \
+                          execution data"
                 .to_owned(),
             extension_fields: extension_fields(),
             computation: Computation {
                 algorithm: "computeSwarmScore".to_owned(),
                 deterministic: true,
                 stateless: true,
+                reference_implementation: REFERENCE.to_owned(),
                 formula_version: super::FORMULA_VERSION.to_owned(),
             },
             certification_tiers: vec![
@@ -161,10 +164,12 @@ impl BadgeRegistration {
         BadgeRegistration {
             badge_type: BadgeKind::BenchmarkStandard,
             label: "SwarmScore Benchmark".to_owned(),
-            description: "What this agent did and can prove is enough to let it work alone."
+            description: "Agent's cryptographically-verified execution record meets the \
+                          reliability threshold for unsupervised autonomous tasking."
                 .to_owned(),
-            criteria: "Score 700 or more, tier VERIFIED, at least 50 sessions and 25 escrows in \
-                       90 days, 95 % of them successful, a key of its own, no open dispute"
+            criteria: "SwarmScore >= 700, VERIFIED tier, 50+ Conduit sessions (90d), 25+ AP2 \
+                       sessions (90d), >= 95% combined success rate (90d), crypto identity, zero \
+                       active disputes"
                 .to_owned(),
             expiry: ROLLING.to_owned(),
         }
@@ -174,11 +179,12 @@ impl BadgeRegistration {
         BadgeRegistration {
             badge_type: BadgeKind::BenchmarkElite,
             label: "SwarmScore Benchmark Elite".to_owned(),
-            description: "One of the most reliable agents, in recorded sessions and in escrows \
-                          alike."
+            description: "Agent demonstrates sustained elite-tier execution and commercial \
+                          reliability across both verification pipelines."
                 .to_owned(),
-            criteria: "Score 850 or more, tier VERIFIED, at least 150 sessions and 50 escrows in \
-                       90 days, 97 % of them successful, a key of its own, no open dispute"
+            criteria: "SwarmScore >= 850, VERIFIED tier, 150+ Conduit sessions (90d), 50+ AP2 \
+                       sessions (90d), >= 97% combined success rate (90d), crypto identity, zero \
+                       active disputes"
                 .to_owned(),
             expiry: ROLLING.to_owned(),
         }
@@ -186,3 +192,4 @@ impl BadgeRegistration {
 }
 
 const ROLLING: &str = "rolling (continuous re-evaluation)";
+const REFERENCE: &str = "https://github.com/swarmsync-ai/swarmscore-spec/blob/main/src/compute.ts";

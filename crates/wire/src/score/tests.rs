@@ -1,4 +1,9 @@
-use serde_json::json;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -29,14 +34,60 @@ fn badges_are_called_as_they_are_registered() {
     }
 }
 
+/// What 14.1 and 14.4 register: `profile` and `badges`.
+fn registered() -> Value {
+    serde_json::from_str(include_str!("registered.json")).unwrap()
+}
+
+/// Every registered value is there as it was registered; objects may say more.
+fn says(path: &str, ours: &Value, theirs: &Value) {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            for (name, value) in theirs {
+                let path = format!("{path}.{name}");
+                says(&path, ours.get(name).unwrap_or(&Value::Null), value);
+            }
+        }
+        (Value::Array(ours), Value::Array(theirs)) => {
+            assert_eq!(ours.len(), theirs.len(), "{path}");
+            for (n, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+                says(&format!("{path}.{n}"), ours, theirs);
+            }
+        }
+        (Value::Number(ours), Value::Number(theirs)) => {
+            assert_eq!(ours.as_f64(), theirs.as_f64(), "{path}");
+        }
+        _ => assert_eq!(ours, theirs, "{path}"),
+    }
+}
+
 #[test]
 fn the_profile_is_the_registered_one() {
     let profile = serde_json::to_value(Profile::swarmscore()).unwrap();
-    assert_eq!(profile["profile_name"], "swarmscore-v1");
-    assert_eq!(profile["extension_fields"].as_object().unwrap().len(), 10);
-    let score = json!({ "type": "integer", "min": 0.0, "max": 1000.0, "required": true });
-    assert_eq!(profile["extension_fields"]["swarmScore"], score);
-    assert_eq!(profile["certification_tiers"][1]["badge_type"], "swarmscore:benchmark_elite");
+    let registered = registered();
+    says("profile", &profile, &registered["profile"]);
+    says("badges", &profile["badges"], &registered["badges"]);
+    // No field of the extension is ours alone.
+    let fields = |profile: &Value| profile["extension_fields"].as_object().unwrap().len();
+    assert_eq!(fields(&profile), fields(&registered["profile"]));
+}
+
+/// Where the specification is at hand, the copy is compared with it.
+#[test]
+fn what_is_registered_is_what_the_specification_says() {
+    let folder = env::var_os("SKEP_SPECS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/specs"),
+        PathBuf::from,
+    );
+    let Ok(text) = fs::read_to_string(folder.join("swarmscore-v1.txt")) else { return };
+    let after = |title: &str, opens: char| {
+        let section = &text[text.find(title).unwrap()..];
+        let json = &section[section.find(opens).unwrap()..];
+        serde_json::Deserializer::from_str(json).into_iter::<Value>().next().unwrap().unwrap()
+    };
+    let registered = registered();
+    assert_eq!(registered["profile"], after("14.1 Profile Definition", '{'));
+    assert_eq!(registered["badges"], after("14.4 Badge Registration", '['));
 }
 
 #[test]
