@@ -8,7 +8,10 @@ use skep_score::{
     verify::signed_bytes,
 };
 use skep_wire::{
-    score::{BadgeKind, BenchmarkTier, Blocked, PASSPORT_DOMAINS_MAX, Publication},
+    score::{
+        BadgeKind, BenchmarkEvent, BenchmarkEventType, BenchmarkTier, Blocked, Evaluator,
+        PASSPORT_DOMAINS_MAX, PASSPORT_HISTORY_MAX, Publication,
+    },
     settle::Tier,
 };
 
@@ -30,6 +33,27 @@ fn with_holder<T>(
         history: &[],
         now: world.now,
     })
+}
+
+#[test]
+fn both_passports_show_the_newest_of_the_history() {
+    let world = World::standard(1);
+    let (publication, by) = (world.publication(true), world.house.platform());
+    let event = |n: usize| BenchmarkEvent {
+        benchmark_event_type: BenchmarkEventType::Renewed,
+        tier: BenchmarkTier::Standard,
+        reason: None,
+        timestamp: world.now,
+        swarm_score_at_event: 1000 - n as u16,
+        evaluator: Evaluator::Heartbeat,
+    };
+    let history: Vec<_> = (0..PASSPORT_HISTORY_MAX + 1).map(event).collect();
+    let (full, public) = with_holder(&world, &publication, |holder| {
+        let holder = Holder { history: &history, ..*holder };
+        (atep::passport(&holder, &by), atep::public_passport(&holder, &by))
+    });
+    assert_eq!(full.extensions.swarmscore_history, history[..PASSPORT_HISTORY_MAX]);
+    assert_eq!(public.extensions, full.extensions);
 }
 
 fn look<T>(world: &World, at: impl FnOnce(&badges::Look<'_>) -> T) -> T {

@@ -1,7 +1,6 @@
 //! `skep score compute`: the formula alone, on JSON lines.
 
 use std::{
-    fmt::Write as _,
     fs,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -10,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use skep_score::{
-    compute::{Input, Output, output},
+    compute::{Input, output},
     parameters::Parameters,
 };
 
@@ -74,31 +73,7 @@ impl Compute {
 
 fn computed(line: &[u8]) -> Result<String, String> {
     let input: Input = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    Ok(written(&output(&input, &Parameters::SPEC)))
-}
-
-/// As JavaScript writes it: the specification's order, and numbers in its shortest form.
-fn written(output: &Output) -> String {
-    let gaps = serde_json::to_string(&output.qualification_gaps).unwrap_or_default();
-    let mut line = format!("{{\"score\":{}", number(output.score));
-    // Writing to a string cannot fail.
-    let _ = write!(line, ",\"tier\":\"{}\"", output.tier.as_str());
-    for (name, value) in [
-        ("conduitRate90d", output.conduit_rate),
-        ("ap2Rate90d", output.ap2_rate),
-        ("conduitContribution", output.conduit_contribution),
-        ("ap2Contribution", output.ap2_contribution),
-    ] {
-        let _ = write!(line, ",\"{name}\":{}", number(value));
-    }
-    let modifier = number(output.escrow_modifier);
-    let _ = write!(line, ",\"qualificationGaps\":{gaps},\"escrowModifier\":{modifier}}}");
-    line
-}
-
-/// What is no number is null there.
-fn number(value: f64) -> String {
-    skep_base::json::to_string(&value).unwrap_or_else(|_| "null".to_owned())
+    Ok(output(&input, &Parameters::SPEC).to_json())
 }
 
 #[cfg(test)]

@@ -232,7 +232,10 @@ fn a_stranger_checks_a_score_without_asking_the_node() {
     for path in [format!("/v1/agents/{ben}"), format!("/agents/{passport}/passport/public")] {
         let head = get(&world.url, &path).head;
         assert!(head.contains("x-swarmscore: 119\r\n"), "{head}");
-        assert!(head.contains("x-swarmscore-escrow-modifier: 0.9048\r\n"), "{head}");
+        for modifier in ["escrow", "effective"] {
+            let line = format!("x-swarmscore-{modifier}-modifier: 0.9048\r\n");
+            assert!(head.contains(&line), "{head}");
+        }
     }
     let keys = runtime().block_on(Client::new(&world.url).unwrap().score_keys()).unwrap();
     let keys = world.write("keys.json", &serde_json::to_value(keys).unwrap());
@@ -272,6 +275,26 @@ fn a_stranger_checks_a_score_without_asking_the_node() {
         change(changed.pointer_mut(place).unwrap());
         let said = verify(&world.write("changed.json", &changed));
         assert_eq!(said.status.code(), Some(1), "{place} was changed: {said:?}");
+    }
+}
+
+/// The vectors that the specification's own code has made, through the program.
+#[test]
+fn the_committed_vectors_come_out_of_the_program() {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../score/tests/vectors.jsonl");
+    let lines = fs::read_to_string(vectors).unwrap();
+    let every_other = |from: usize| -> Vec<&str> { lines.lines().skip(from).step_by(2).collect() };
+    let home = tempfile::tempdir().unwrap();
+    let inputs = home.path().join("inputs.jsonl");
+    fs::write(&inputs, every_other(0).join("\n")).unwrap();
+    let mut compute = command(home.path(), "anybody");
+    let said = compute.args(["score", "compute"]).arg(&inputs).output().unwrap();
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let (found, expected) = (text(&said.stdout), every_other(1));
+    let found: Vec<&str> = found.lines().collect();
+    assert!(expected.len() >= 2_000 && found.len() == expected.len(), "{}", found.len());
+    for (found, expected) in found.into_iter().zip(expected) {
+        assert_eq!(found, expected);
     }
 }
 

@@ -8,7 +8,10 @@ use skep_wire::{
     admin::{AdminAct, AdminRequest},
     conduit::{Act, CloseSession, OpenSession, SessionStatus},
     hire::{Listing, Search},
-    score::{BenchmarkEvent, BenchmarkEventType, Evaluator},
+    score::{
+        Badge, BadgeKind, BadgeRegistration, BenchmarkEvent, BenchmarkEventType, BenchmarkState,
+        Evaluator, PublicPassport, Publication, ScoreValue,
+    },
 };
 
 use super::*;
@@ -34,10 +37,10 @@ impl World {
         assert_eq!(closed.status, SessionStatus::Completed);
     }
 
-    /// What would be held; the deal is called off.
+    /// What would be held; the requester calls the deal off, which counts for nobody.
     async fn would_hold(&self) -> EscrowHold {
         let hold = self.hold().await;
-        self.cancel(&self.ben, hold.escrow_id).await.unwrap();
+        self.cancel(&self.ann, hold.escrow_id).await.unwrap();
         hold
     }
 
@@ -55,8 +58,29 @@ impl World {
         self.market().search(asked).await.unwrap().agents.len()
     }
 
+    /// The passport that everybody sees.
+    async fn shown_passport(&self) -> PublicPassport {
+        self.market().public_passport(&self.ben.id()).await.unwrap()
+    }
+
+    /// The history that the passport shows, newest first.
     async fn told(&self) -> Vec<BenchmarkEvent> {
-        self.market().benchmark_history(&self.ben.id(), 100).await.unwrap()
+        self.shown_passport().await.extensions.swarmscore_history
+    }
+
+    /// What a stranger sees on the profile and in the passport, which say the same: the score, what
+    /// is held of the benchmark, and its badge.
+    async fn shown(&self) -> (ScoreValue, BenchmarkState, Option<Badge>) {
+        let profile = self.market().score_view(&self.ben.id(), None).await.unwrap();
+        let passport = self.shown_passport().await;
+        assert!(profile.published);
+        assert_eq!(passport.extensions.publication().as_ref(), Some(&profile.publication));
+        assert_eq!(passport.extensions.swarmscore_history, profile.benchmark_history);
+        assert_eq!(passport.badges, profile.badges);
+        let is_ours = |badge: &Badge| badge.badge_type == BadgeKind::BenchmarkStandard;
+        let badge = profile.badges.into_iter().find(is_ours);
+        let Publication { score, benchmark, .. } = profile.publication;
+        (score, benchmark, badge)
     }
 
     /// Asks for a deal with whoever holds a benchmark, and calls it off.
@@ -115,7 +139,14 @@ on_both_engines! {
         w.list(&w.ben).await;
         assert_eq!(w.found().await, 0);
         assert_eq!(w.would_hold().await.effective_modifier_e4, 10_000);
+        w.market().score_view(&w.ben.id(), None).await.unwrap_err();
+        assert_eq!(w.shown_passport().await.extensions.tier(), BenchmarkTier::None);
         w.earn().await;
+        let (score, benchmark, badge) = w.shown().await;
+        assert_eq!((score.value, score.tier), (700, BenchmarkTier::Standard));
+        assert_eq!(benchmark.status, BenchmarkStatus::Active);
+        let (badge, registered) = (badge.unwrap(), BadgeRegistration::standard());
+        assert_eq!((badge.label, badge.criteria), (registered.label, registered.criteria));
         assert_eq!(w.found().await, 1);
         w.trusted_deal().await.unwrap();
         let hold = w.would_hold().await;
@@ -138,6 +169,12 @@ on_both_engines! {
         assert_eq!(told[0].benchmark_event_type, BenchmarkEventType::Suspended);
         assert_eq!(told[0].evaluator, Evaluator::Heartbeat);
         assert!(told[0].swarm_score_at_event < 700);
+        let (score, benchmark, badge) = w.shown().await;
+        assert_eq!(benchmark.status, BenchmarkStatus::Suspended);
+        assert_eq!((score.tier, benchmark.tier), (BenchmarkTier::None, BenchmarkTier::None));
+        assert_eq!((score.value, badge), (told[0].swarm_score_at_event, None));
+        let past = w.shown_passport().await.historical_badges;
+        assert_eq!(past[0].badge_type, BadgeKind::BenchmarkStandard);
         assert_eq!(told.last().unwrap().benchmark_event_type, BenchmarkEventType::Granted);
         assert_eq!(w.found().await, 0);
         let refused = deal_refusal(w.trusted_deal().await);

@@ -33,7 +33,7 @@ pub(super) async fn who_asks_for_a_benchmark_gets_nobody_without(world: &World) 
     ensure!(held != BenchmarkTier::None, "Ben holds no benchmark");
     let answer = stage::agree(&world.ann, &world.ben, ask.clone()).await?;
     let hold = answer.escrow.context("accepted without a hold")?;
-    world.ben.cancel_deal(hold.escrow_id).await?;
+    world.ann.cancel_deal(hold.escrow_id).await?;
     let offer =
         stage::request(world.ann.agent_id().context("Ann has no agent")?, world.newcomer.id(), ask);
     let refused = problem(world.ann.open_negotiation(&offer).await, "benchmark_required")?;
@@ -50,6 +50,8 @@ pub(super) async fn a_dispute_puts_the_whole_price_back(world: &World) -> Result
     ensure!(during.gates.disputed_sessions_active == 1, "{:?}", during.gates);
     ensure!(during.escrow.effective_modifier == Fraction::ONE, "{:?}", during.escrow);
     ensure!(during.escrow.modifier < Fraction::ONE, "{:?}", during.escrow);
+    let [.., modifier, effective] = world.headers().await?;
+    ensure!(modifier != effective, "7.4's header is {modifier}");
     let hold = world.hold(&world.ben).await?;
     ensure!(hold.amount_minor == hold.price_minor, "{hold:?}");
     world.pass(2 * 3600).await?;

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use skep_market::check_score;
 use skep_score::verify::Source;
 use skep_wire::score::{
-    HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER, Publication, VerifyAnswer, VerifyLevel,
+    HEADER_EFFECTIVE_MODIFIER, HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER, Publication,
+    VerifyAnswer, VerifyLevel,
 };
 
 use super::{DEALS, SESSIONS, World, problem};
@@ -38,6 +39,23 @@ const FIELDS: [&str; 22] = [
 ];
 
 impl World {
+    /// Score, tier, and both modifiers, by the headers; they are those of the publication.
+    pub(super) async fn headers(&self) -> Result<[String; 4]> {
+        let url = format!("{}/v1/swarmscore/{}", self.home.url, self.provider.id());
+        let answer = self.hand.get(&url).await?;
+        let names = [HEADER_SCORE, HEADER_TIER, HEADER_MODIFIER, HEADER_EFFECTIVE_MODIFIER];
+        let said = names.map(|name| answer.header(name).to_owned());
+        let body = &answer.body;
+        let score: u64 = said[0].parse()?;
+        ensure!(body["score"]["value"] == score, "{said:?}");
+        ensure!(body["score"]["tier"] == said[1], "{said:?}");
+        for (said, field) in said[2..].iter().zip(["modifier", "effective_modifier"]) {
+            let modifier: f64 = said.parse()?;
+            ensure!(body["escrow"][field].as_f64() == Some(modifier), "{field}: {said}");
+        }
+        Ok(said)
+    }
+
     /// Checks Ben's publication as a stranger would, so much later.
     async fn check(&self, later: Duration) -> Result<(Publication, VerifyAnswer)> {
         let (said, read) = (self.signed().await?, self.publication().await?);
@@ -51,18 +69,23 @@ impl World {
 
 pub(super) async fn the_numbers_are_those_of_what_was_done(world: &World) -> Result<String> {
     let before = world.publication().await?;
-    // Called off, and so nobody's success or failure.
+    // Called off by the requester, and so nobody's success or failure.
     world.hold(&world.ben).await?;
     let after = world.publication().await?;
     let counts = |publication: &Publication| {
         let dimensions = &publication.dimensions;
-        (
-            dimensions.technical_execution.conduit_successful_90d,
-            dimensions.technical_execution.verified_proof_count,
-            dimensions.commercial_reliability.ap2_successful_90d,
-        )
+        let technical = &dimensions.technical_execution;
+        let commercial = &dimensions.commercial_reliability;
+        [
+            technical.conduit_sessions_90d,
+            technical.conduit_successful_90d,
+            technical.verified_proof_count,
+            commercial.ap2_sessions_90d,
+            commercial.ap2_successful_90d,
+        ]
     };
-    let done = (SESSIONS as u64, SESSIONS as u64, DEALS as u64);
+    let [sessions, deals] = [SESSIONS as u64, DEALS as u64];
+    let done = [sessions, sessions, sessions, deals, deals];
     ensure!(counts(&before) == done, "{:?}", before.dimensions);
     ensure!(counts(&after) == done, "a cancellation was counted: {:?}", after.dimensions);
     Ok(format!("{DEALS} escrows, {SESSIONS} sessions with proof; a cancelled deal left no trace"))
@@ -80,18 +103,7 @@ pub(super) async fn every_field_is_there_and_signed(world: &World) -> Result<Str
 }
 
 pub(super) async fn headers_repeat_it(world: &World) -> Result<String> {
-    let url = format!("{}/v1/swarmscore/{}", world.home.url, world.provider.id());
-    let answer = world.hand.get(&url).await?;
-    let said = [HEADER_SCORE, HEADER_TIER, HEADER_MODIFIER].map(|name| answer.header(name));
-    let body = &answer.body;
-    let score: u64 = said[0].parse()?;
-    ensure!(body["score"]["value"] == score, "{said:?}");
-    ensure!(body["score"]["tier"] == said[1], "{said:?}");
-    let modifier: f64 = said[2].parse()?;
-    let raw = body["escrow"]["modifier"].as_f64();
-    let effective = body["escrow"]["effective_modifier"].as_f64();
-    ensure!([raw, effective].contains(&Some(modifier)), "{said:?}");
-    Ok(format!("{}, {}, {}", said[0], said[1], said[2]))
+    Ok(world.headers().await?.join(", "))
 }
 
 pub(super) async fn it_holds_for_a_day(world: &World) -> Result<String> {
