@@ -137,6 +137,23 @@ impl TempPostgres {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// The ids of the server's processes that live now.
+    pub fn processes(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.dir.join("data/postmaster.pid"));
+        let Some(server) = text.ok().and_then(|text| text.lines().next().map(str::to_owned)) else {
+            return Vec::new();
+        };
+        let parent = |pid: &str| -> Option<String> {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name in brackets may hold anything; the state and the parent come after it.
+            stat.rsplit(')').next()?.split_whitespace().nth(1).map(str::to_owned)
+        };
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let all = all.filter_map(|entry| entry.file_name().into_string().ok());
+        let own = |pid: &String| *pid == server || parent(pid).as_ref() == Some(&server);
+        all.filter(own).collect()
+    }
+
     /// Creates an empty database and returns its URL. Of the prefix only letters, digits and
     /// `_` are kept.
     pub fn create_database(&self, prefix: &str) -> Result<String, PostgresError> {

@@ -5,6 +5,7 @@ mod town;
 
 use std::{
     hint::black_box,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -50,22 +51,24 @@ pub(super) async fn measure(
     report(Figure::new(name, evaluations(time)?, scores, "a second", None))?;
     let folder = tempfile::tempdir()?;
     let sqlite = format!("sqlite:{}", folder.path().join("skep.db").display());
-    on_engine("SQLite", &sqlite, time, agents, report).await?;
+    on_engine("SQLite", (&sqlite, None), time, agents, report).await?;
     drop(folder);
     progress("starting PostgreSQL");
     let server = TempPostgres::start().context("PostgreSQL is needed for this figure")?;
-    on_engine("PostgreSQL", &server.create_database("skep")?, time, agents, report).await
+    let url = server.create_database("skep")?;
+    let server = Some(Arc::new(server));
+    on_engine("PostgreSQL", (&url, server), time, agents, report).await
 }
 
 async fn on_engine(
     engine: &str,
-    url: &str,
+    (url, server): (&str, Option<Arc<TempPostgres>>),
     time: Duration,
     agents: u64,
     report: &mut dyn FnMut(Figure) -> Result<()>,
 ) -> Result<()> {
     let store = Store::open(url, Options::default()).await?;
-    let town = Town::new(store.clone()).await?;
+    let town = Town::new(store.clone(), server).await?;
     let mut sizes: Vec<u64> = SIZES.into_iter().filter(|size| *size < agents).collect();
     sizes.push(agents.max(SIZES[0]));
     let (mut loaded, mut first) = (0, None);
@@ -87,11 +90,11 @@ async fn on_engine(
             Some(COUNTED_BAR),
         ))?;
         report(Figure::new(
-            &format!("  {engine}, CPU of a settlement that is counted (peer: that is not)"),
-            counted.cpu_us(),
-            bare.cpu_us(),
-            "µs",
-            None,
+            &format!("  {engine}, for a second of CPU, its database's too (peer: not counted)"),
+            counted.a_cpu_second(),
+            bare.a_cpu_second(),
+            "settlements",
+            Some(COUNTED_BAR),
         ))?;
         progress(&format!("all scores again on {engine}"));
         let (count, rate) = recount_all(&store).await?;

@@ -60,7 +60,7 @@ impl Pair<'_> {
     async fn hold(&self) -> Result<EscrowHold> {
         let answer = stage::agree(&self.ada, &self.client, json!({})).await?;
         let hold = answer.escrow.context("accepted without a hold")?;
-        self.client.cancel_deal(hold.escrow_id).await?;
+        self.ada.cancel_deal(hold.escrow_id).await?;
         Ok(hold)
     }
 

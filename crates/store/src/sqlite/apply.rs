@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_base::{Amount, Hash32, Timestamp, id::TransferId};
 
-use super::{listings, score_facts, writer::WorkError};
+use super::{known_facts::KnownFacts, listings, score_facts, writer::WorkError};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -21,6 +21,7 @@ pub(super) fn load(
     call: &Call,
     group: &mut Group,
     now: Timestamp,
+    known: &mut KnownFacts,
 ) -> Result<(), WorkError> {
     for guard in &call.guards {
         let key = (guard.scope.clone(), guard.key.clone());
@@ -47,7 +48,7 @@ pub(super) fn load(
     }
     for agent in &call.load.facts {
         if let Entry::Vacant(place) = group.counted.entry(*agent) {
-            place.insert(score_facts::counted(conn, agent, now)?);
+            place.insert(known.counted(conn, agent, now)?);
         }
     }
     let mut wanted = call.load.accounts.clone();

@@ -8,35 +8,22 @@ use skep_base::{AgentId, Timestamp};
 use super::{
     READ_AGE_MAX, Sqlite,
     apply::{hash, optional, parsed, record},
+    known_facts::asked,
     writer::WorkError,
 };
 use crate::{
     error::StoreError,
     group::Group,
-    score_fact::{COLUMNS, Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
+    score_fact::{COLUMNS, Counted, ScoreFact, ScoreMark, ScoreTotals},
     turn::{RecordKey, StoredRecord},
 };
 
-/// What is told of an agent's facts when it is `now`.
-pub(super) fn counted(
-    conn: &Connection,
-    agent: &AgentId,
-    now: Timestamp,
-) -> rusqlite::Result<Counted> {
-    let agent = agent.to_string();
-    let last = mark_at(conn, &agent, i64::MAX)?;
-    let since = now.minus(SCORE_WINDOW);
-    let base = match last {
-        None => None,
-        // All of it is over.
-        Some(last) if last.at <= since => Some(last),
-        Some(_) => mark_at(conn, &agent, since.as_ms())?,
-    };
-    Ok(Counted { last, base: base.map(|mark| mark.totals).unwrap_or_default() })
-}
-
 /// Where an agent's facts stood then.
-fn mark_at(conn: &Connection, agent: &str, at: i64) -> rusqlite::Result<Option<ScoreMark>> {
+pub(super) fn mark_at(
+    conn: &Connection,
+    agent: &str,
+    at: i64,
+) -> rusqlite::Result<Option<ScoreMark>> {
     let sql = "select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum,
                       cents_sum
                from score_facts where agent_id = ?1 and at <= ?2 order by at desc, n desc limit 1";
@@ -49,6 +36,17 @@ fn mark_at(conn: &Connection, agent: &str, at: i64) -> rusqlite::Result<Option<S
         })
     };
     conn.prepare_cached(sql)?.query_row((agent, at), mark).optional()
+}
+
+/// When an agent's first fact after that time was.
+pub(super) fn first_after(
+    conn: &Connection,
+    agent: &str,
+    at: i64,
+) -> rusqlite::Result<Option<Timestamp>> {
+    let sql = "select at from score_facts where agent_id = ?1 and at > ?2 order by at limit 1";
+    let at_of = |row: &Row<'_>| row.get(0).map(Timestamp::from_ms);
+    conn.prepare_cached(sql)?.query_row((agent, at), at_of).optional()
 }
 
 pub(super) fn write(conn: &Connection, group: &Group) -> Result<(), WorkError> {
@@ -93,7 +91,7 @@ impl Sqlite {
         key: RecordKey,
         now: Timestamp,
     ) -> Result<(Option<StoredRecord>, Counted), StoreError> {
-        self.read(READ_AGE_MAX, move |conn| Ok((record(conn, &key)?, counted(conn, &agent, now)?)))
+        self.read(READ_AGE_MAX, move |conn| Ok((record(conn, &key)?, asked(conn, &agent, now)?)))
             .await
     }
 

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use skep_base::{Clock, Hash32, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Settings, apply, connect};
+use super::{Settings, apply, connect, known_facts::KnownFacts};
 use crate::{
     error::StoreError,
     event::Head,
@@ -99,6 +99,7 @@ pub(super) struct Writer {
     head: Head,
     last_now: Timestamp,
     commits: Arc<Commits>,
+    known_facts: KnownFacts,
 }
 
 impl Writer {
@@ -113,7 +114,18 @@ impl Writer {
         let head = read_head(&conn)?;
         let last_now = last_time(&conn)?;
         head_seen.send_replace(head);
-        Ok(Writer { settings, clock, commands, head_seen, conn, head, last_now, commits })
+        let known_facts = KnownFacts::default();
+        Ok(Writer {
+            settings,
+            clock,
+            commands,
+            head_seen,
+            conn,
+            head,
+            last_now,
+            commits,
+            known_facts,
+        })
     }
 
     pub(super) fn run(mut self) {
@@ -205,7 +217,10 @@ impl Writer {
             match command {
                 Command::Call(mut waiting) => {
                     let loaded = match &begun {
-                        Ok(()) => apply::load(&self.conn, &waiting.call, &mut group, now),
+                        Ok(()) => {
+                            let known = &mut self.known_facts;
+                            apply::load(&self.conn, &waiting.call, &mut group, now, known)
+                        }
                         Err(_) => Ok(()),
                     };
                     let outcome = match (&begun, &loaded) {
@@ -242,6 +257,7 @@ impl Writer {
         }
         run(&self.conn, "commit").map_err(|e| GroupError::Lost(e.into()))?;
         self.head = head;
+        self.known_facts.add(&group.new_facts);
         Ok(())
     }
 
@@ -261,6 +277,7 @@ impl Writer {
     }
 
     fn undo(&mut self) {
+        self.known_facts.forget();
         if !self.conn.is_autocommit()
             && let Err(error) = run(&self.conn, "rollback")
         {
@@ -273,6 +290,7 @@ impl Writer {
     /// cached of the log may never reach the disk. Copying the log into the database and syncing
     /// that makes sure of everything that is visible, before anything is acknowledged on top.
     fn reopen(&mut self) {
+        self.known_facts.forget();
         // A transaction that some errors leave open would keep the log busy for ever.
         if !self.conn.is_autocommit()
             && let Err(error) = run(&self.conn, "rollback")

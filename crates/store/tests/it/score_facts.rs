@@ -74,6 +74,27 @@ on_both_engines! {
         f.audit_is_clean().await;
     }
 
+    /// Whoever counts often is not asked for each time: what is known must be what is so.
+    async fn the_window_moves_with_the_clock_however_often_one_counts(f: Fixture) {
+        const DAY: u64 = 24 * 3600 * 1000;
+        let (one, mut now, mut facts) = (agent(1), Timestamp::from_ms(START_MS), Vec::new());
+        for n in 1..=150_i64 {
+            let draw = u64::from(sha256(&n.to_be_bytes()).as_bytes()[0]);
+            // Often at once, sometimes after weeks, twice after the whole window is over.
+            let pause = match draw % 8 {
+                0..4 => draw % 3,
+                4..7 => draw * DAY / 20,
+                _ => draw * DAY / 2,
+            };
+            f.clock.advance(Duration::from_millis(pause));
+            now = now.plus(Duration::from_millis(pause));
+            let over = facts.iter().filter(|at| **at <= now.minus(SCORE_WINDOW)).count();
+            assert_eq!(count(&f.store, one, n).await, over.to_string(), "fact {n}");
+            facts.push(now);
+        }
+        f.audit_is_clean().await;
+    }
+
     async fn turns_of_one_group_see_each_others_facts(f: Fixture) {
         let one = agent(1);
         let calls = (0..20).map(|_| {

@@ -1,5 +1,5 @@
-//! 14.1 and 14.4: how SwarmScore is registered as a profile of ATEP. The texts are the registered
-//! ones; what is added has fields of its own.
+//! 14.1 and 14.4: how SwarmScore is registered as a profile of ATEP. Criteria are the
+//! registered ones, descriptions are our own, and what is added has fields of its own.
 
 use std::collections::BTreeMap;
 
@@ -79,8 +79,8 @@ impl Profile {
             profile_version: "1.0".to_owned(),
             base_specification: "atep-v1.0".to_owned(),
             profile_type: "certification".to_owned(),
-            description: "Deterministic agent reputation score computed from dual-pipeline \
-                          execution data"
+            description: "A score from 0 to 1000 that anybody can compute again from what an \
+                          agent did in recorded sessions and in escrows."
                 .to_owned(),
             extension_fields: extension_fields(),
             computation: Computation {
@@ -164,8 +164,7 @@ impl BadgeRegistration {
         BadgeRegistration {
             badge_type: BadgeKind::BenchmarkStandard,
             label: "SwarmScore Benchmark".to_owned(),
-            description: "Agent's cryptographically-verified execution record meets the \
-                          reliability threshold for unsupervised autonomous tasking."
+            description: "What this agent did and can prove is enough to let it work alone."
                 .to_owned(),
             criteria: "SwarmScore >= 700, VERIFIED tier, 50+ Conduit sessions (90d), 25+ AP2 \
                        sessions (90d), >= 95% combined success rate (90d), crypto identity, zero \
@@ -179,8 +178,8 @@ impl BadgeRegistration {
         BadgeRegistration {
             badge_type: BadgeKind::BenchmarkElite,
             label: "SwarmScore Benchmark Elite".to_owned(),
-            description: "Agent demonstrates sustained elite-tier execution and commercial \
-                          reliability across both verification pipelines."
+            description: "One of the most reliable agents, in recorded sessions and in escrows \
+                          alike."
                 .to_owned(),
             criteria: "SwarmScore >= 850, VERIFIED tier, 150+ Conduit sessions (90d), 50+ AP2 \
                        sessions (90d), >= 97% combined success rate (90d), crypto identity, zero \

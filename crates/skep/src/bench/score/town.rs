@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use skep_base::{Asset, Money, ed25519::SecretKey, hash::sha256, id::TransferId};
 use skep_market::{Market, Signed};
 use skep_store::Store;
+use skep_testkit::postgres::TempPostgres;
 use skep_wire::{
     settle::{EscrowStatus, Outcome, ResponseStatus, VerificationCallback},
     wallet::Faucet,
@@ -32,7 +33,7 @@ const DEALS_EACH: usize = 4;
 pub struct Took {
     count: u64,
     time: Duration,
-    /// Of this process, with its database if that is inside.
+    /// Of this process and its database.
     cpu_seconds: f64,
 }
 
@@ -41,9 +42,9 @@ impl Took {
         self.count as f64 / self.time.as_secs_f64()
     }
 
-    /// Microseconds of each.
-    pub fn cpu_us(&self) -> f64 {
-        self.cpu_seconds * 1e6 / self.count as f64
+    /// For each second of CPU.
+    pub fn a_cpu_second(&self) -> f64 {
+        self.count as f64 / self.cpu_seconds
     }
 
     fn add(&mut self, round: Took) {
@@ -57,6 +58,8 @@ pub struct Town {
     counts: Market,
     bare: Market,
     pairs: Vec<Arc<Pair>>,
+    /// The database's server, if it has one.
+    server: Option<Arc<TempPostgres>>,
 }
 
 struct Pair {
@@ -66,7 +69,7 @@ struct Pair {
 }
 
 impl Town {
-    pub async fn new(store: Store) -> Result<Town> {
+    pub async fn new(store: Store, server: Option<Arc<TempPostgres>>) -> Result<Town> {
         let looker = Arc::new(Looker::new("")?);
         let market = Market::new(store, SecretKey::from_seed(entropy()?), true);
         let market = market.with_accredited([looker.id()]);
@@ -83,7 +86,14 @@ impl Town {
             market.faucet(&signed(&requester)?, faucet).await?;
             pairs.push(Arc::new(Pair { requester, provider, looker: looker.clone() }));
         }
-        Ok(Town { bare: market.clone().without_scores(), counts: market, pairs })
+        Ok(Town { bare: market.clone().without_scores(), counts: market, pairs, server })
+    }
+
+    /// Of this process and of the server's.
+    fn cpu_seconds(&self) -> Result<f64> {
+        let server = self.server.iter().flat_map(|server| server.processes());
+        // One that has ended meanwhile took nothing worth counting.
+        Ok(cpu("self")? + server.filter_map(|process| cpu(&process).ok()).sum::<f64>())
     }
 
     /// Settlements, counted and not, in turns, so that a busy moment of the machine hits both.
@@ -120,7 +130,7 @@ impl Town {
             ready.push(made??);
         }
         let count = ready.iter().map(Vec::len).sum::<usize>() as u64;
-        let (before, started) = (cpu("self")?, Instant::now());
+        let (before, started) = (self.cpu_seconds()?, Instant::now());
         let mut settlers = JoinSet::new();
         for deals in ready {
             let market = market.clone();
@@ -135,7 +145,8 @@ impl Town {
         while let Some(settled) = settlers.join_next().await {
             settled??;
         }
-        Ok(Took { count, time: started.elapsed(), cpu_seconds: cpu("self")? - before })
+        let time = started.elapsed();
+        Ok(Took { count, time, cpu_seconds: self.cpu_seconds()? - before })
     }
 }
 
