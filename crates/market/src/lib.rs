@@ -45,7 +45,7 @@ pub use self::{
     pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
     score::{
-        AdminRefusal, HISTORY_MAX, Headline, ImportWord, OperatorRevocation, OperatorScore,
+        AdminRefusal, HISTORY_MAX, Headline, ImportWord, Known, OperatorRevocation, OperatorScore,
         ScoreRefusal, ScoreReport, check_score, fact_of, recompute_scores, sample_score,
     },
     session::{Calling, Conduit, Gateway, PURPOSE_LEN_MAX, SESSIONS_OPEN_MAX, SessionRefusal},
@@ -86,6 +86,8 @@ pub struct Market {
     policy: Arc<Policy>,
     /// Verifiers that the marketplace itself picks, and reviewers.
     accredited: Arc<BTreeSet<AgentId>>,
+    /// The verifier that is built into the node.
+    own_verifier: Option<AgentId>,
     /// How the marketplace names itself in messages.
     marketplace: Arc<str>,
     directory: Arc<deal::Directory>,
@@ -119,6 +121,7 @@ impl Market {
             conduit: Arc::default(),
             policy: Arc::default(),
             accredited: Arc::default(),
+            own_verifier: None,
             marketplace: "skep".into(),
             directory: Arc::default(),
             pots: Arc::default(),

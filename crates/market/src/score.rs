@@ -35,7 +35,7 @@ use skep_wire::score::{BenchmarkEvent, Evaluator};
 
 pub use self::{
     admin::AdminRefusal,
-    certificate::check_score,
+    certificate::{Known, check_score},
     fact::fact_of,
     publication::Headline,
     recompute::{ScoreReport, recompute as recompute_scores},

@@ -41,7 +41,7 @@ pub struct Imported {
     /// Of the publication that was brought.
     pub digest: Hash32,
     pub counts: ImportedCounts,
-    /// The tier that its passport says.
+    /// The tier that its passport and its publication say.
     pub tier: Tier,
     pub haircut: Fraction,
     pub probation_sessions: u32,
@@ -216,21 +216,27 @@ pub fn read(request: &ImportRequest) -> Result<Read, Refusal> {
     let (publication, passport) = parse(request)?;
     let digest = json_sha256(&request.source_publication)
         .map_err(|e| Refusal::Unreadable { what: "publication", detail: e.to_string() })?;
-    let technical = &publication.dimensions.technical_execution;
-    let commercial = &publication.dimensions.commercial_reliability;
     Ok(Read {
         platform: publication.issuer.platform.clone(),
         platform_url: publication.issuer.platform_url.clone(),
         digest,
-        tier: passport.trust_tier.current,
-        counts: ImportedCounts {
-            conduit_sessions: technical.conduit_sessions_90d,
-            conduit_successful: technical.conduit_successful_90d,
-            ap2_sessions: commercial.ap2_sessions_90d,
-            ap2_successful: commercial.ap2_successful_90d,
-        },
+        // Others are shown the publication only.
+        tier: passport.trust_tier.current.min(publication.gates.atep_tier),
+        counts: counts(&publication),
         computed_at: publication.issuer.computed_at,
     })
+}
+
+/// What a publication says that was counted in its window.
+pub(crate) fn counts(publication: &Publication) -> ImportedCounts {
+    let technical = &publication.dimensions.technical_execution;
+    let commercial = &publication.dimensions.commercial_reliability;
+    ImportedCounts {
+        conduit_sessions: technical.conduit_sessions_90d,
+        conduit_successful: technical.conduit_successful_90d,
+        ap2_sessions: commercial.ap2_sessions_90d,
+        ap2_successful: commercial.ap2_successful_90d,
+    }
 }
 
 /// Where a platform's own host keeps its keys, if the address that it names is that host's and

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::Value;
 use skep_base::{Hash32, Timestamp, ed25519::Signature};
 pub use skep_wire::score::signed_bytes;
@@ -18,7 +17,10 @@ use crate::{
 };
 
 mod evidence;
-pub use evidence::{Proofs, certificate};
+mod imports;
+mod plain;
+pub use evidence::{Proofs, VERDICT_BEFORE_REFUND, VERDICT_BEFORE_RELEASE, certificate};
+use plain::Reading;
 
 /// How far the clocks of two platforms may be apart.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5 * 60);
@@ -61,15 +63,16 @@ impl Findings {
 /// Checks L1 and L2. Without keys there is no L1, and so no level holds.
 pub fn publication(said: &Value, source: Option<&Source<'_>>, now: Timestamp) -> VerifyAnswer {
     let mut findings = Findings::default();
-    let read = match Publication::deserialize(said) {
-        Ok(read) => read,
+    let reading = match plain::read(said) {
+        Ok(reading) => reading,
         Err(e) => {
             findings.fail(VerifyLevel::L1, "format", e.to_string());
             return answer(findings, now);
         }
     };
-    let signature_valid = check_l1(said, &read, source, now, &mut findings);
-    let derived = check_l2(&read, &mut findings);
+    let read = &reading.publication;
+    let signature_valid = check_l1(said, read, source, now, &mut findings);
+    let derived = check_l2(&reading, &mut findings);
     VerifyAnswer {
         recomputed_score: Some(derived.score.value),
         matches: derived.score.value == read.score.value && derived.score.tier == read.score.tier,
@@ -147,22 +150,41 @@ pub fn host_of(url: &str) -> Option<&str> {
 }
 
 /// 8.3: everything that follows from other fields is computed again.
-fn check_l2(read: &Publication, findings: &mut Findings) -> Publication {
+fn check_l2(reading: &Reading, findings: &mut Findings) -> Publication {
+    let read = &reading.publication;
     check_inputs(read, findings);
+    if !reading.is_plain {
+        check_additions(read, findings);
+        check_benchmark(read, findings);
+        check_log(read, findings);
+    }
     let derived = derive(read);
     let values = (serde_json::to_value(read), serde_json::to_value(&derived));
     if let (Ok(stated), Ok(computed)) = values {
-        compare("", &stated, &computed, findings);
+        compare("", (&stated, &computed), &reading.unstated, findings);
     }
     derived
 }
 
-fn compare(path: &str, stated: &Value, computed: &Value, findings: &mut Findings) {
+fn path_to(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// What nobody has stated is not compared.
+fn compare(
+    path: &str,
+    (stated, computed): (&Value, &Value),
+    unstated: &[String],
+    findings: &mut Findings,
+) {
+    if unstated.iter().any(|unstated| unstated == path) {
+        return;
+    }
     match (stated, computed) {
         (Value::Object(stated), Value::Object(computed)) => {
             for (name, value) in computed {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                compare(&path, stated.get(name).unwrap_or(&Value::Null), value, findings);
+                let stated = stated.get(name).unwrap_or(&Value::Null);
+                compare(&path_to(path, name), (stated, value), unstated, findings);
             }
         }
         (stated, computed) if stated != computed => {
@@ -183,9 +205,8 @@ fn check_inputs(read: &Publication, findings: &mut Findings) {
     let formula = read.formula_version == FORMULA_VERSION;
     expect("formula_version", formula, "this formula is not known");
     expect("parameters", are_allowed(&read.parameters), "they are looser than the specification's");
-    let most = read.issuer.computed_at.plus(VALID_FOR);
-    let lives = read.issuer.computed_at < read.valid_until && read.valid_until <= most;
-    expect("valid_until", lives, "a publication lives for 24 hours at most");
+    let lives = read.issuer.computed_at < read.valid_until;
+    expect("valid_until", lives, "it was over before it was computed");
     let technical = &read.dimensions.technical_execution;
     let conduit = technical.conduit_successful_90d <= technical.conduit_sessions_90d
         && technical.verified_proof_count <= technical.conduit_sessions_90d
@@ -197,8 +218,13 @@ fn check_inputs(read: &Publication, findings: &mut Findings) {
         && commercial.escrow_released_90d_cents <= commercial.total_escrow_released_cents
         && read.diversity.counterparties <= commercial.ap2_sessions_90d;
     expect("dimensions.commercial_reliability", ap2, "a part is larger than the whole");
-    check_benchmark(read, findings);
-    check_log(read, findings);
+}
+
+/// What goes beyond the specification, which leaves the time to the issuer (7.2).
+fn check_additions(read: &Publication, findings: &mut Findings) {
+    let short = read.valid_until <= read.issuer.computed_at.plus(VALID_FOR);
+    let detail = "a publication lives for 24 hours at most";
+    findings.expect(VerifyLevel::L2, "valid_until", short, detail);
 }
 
 fn check_benchmark(read: &Publication, findings: &mut Findings) {

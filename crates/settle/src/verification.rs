@@ -1,8 +1,14 @@
 //! 4.3: somebody looks at the work, or does not in time.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use skep_base::Timestamp;
 use skep_wire::settle::{Outcome, VerificationStatus as Status};
+
+/// A verdict is sent at most so long after it was reached: what is said of the work is said of the
+/// time of its settlement. Whoever could not send it looks again.
+pub const SENT_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {

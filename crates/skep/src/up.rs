@@ -128,6 +128,7 @@ pub async fn run(settings: &Settings, json: bool, out: &mut dyn Write) -> Result
         .with_gateway(gateway::for_node(settings, &data_dir, dev).await?)
         .with_conduit(gateway::conduit(settings)?)
         .with_accredited(accredited)
+        .with_own_verifier(built_in.as_ref().map(BuiltIn::agent))
         .with_listing_challenge(challenge(settings)?)
         .with_name(settings.list("public_names").first().map_or("skep", String::as_str));
     if let Some(clock) = clock {

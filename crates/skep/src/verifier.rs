@@ -95,6 +95,8 @@ impl BuiltIn {
             desk.market.register_agent(self.registration()?).await?;
         }
         let key = self.good_key(desk).await?;
+        // Nobody is to take its word for somebody else's.
+        desk.market.announce_score_keys().await?;
         let verifier = Arc::new(self.verifier(SecretKey::from_seed(*key.seed()))?);
         let file = self.folder.join("verifier.cursor");
         let head = desk.market.store().head().borrow().seq;

@@ -19,7 +19,7 @@ mod verify;
 mod view;
 
 pub use self::{
-    certificate::{Certificate, Ordered, Settled, Verdict},
+    certificate::{Certificate, ImportSource, Ordered, Settled, Verdict},
     event::{BenchmarkEvent, BenchmarkEventType, BenchmarkStatus, BenchmarkTier, Evaluator},
     fact::{Dimension, Fact, NumberedFact},
     fraction::Fraction,

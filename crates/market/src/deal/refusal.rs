@@ -64,7 +64,7 @@ pub enum DealRefusal {
     NotAReviewer { agent: AgentId },
     #[error("this verification is a reviewer's to decide: POST /vcap/v1/reviews/…/decision")]
     ReviewersOnly,
-    #[error("completed_at {completed_at} lies before the request or in the future")]
+    #[error("completed_at {completed_at} lies before the request, a day ago or in the future")]
     BadCompletionTime { completed_at: Timestamp },
     #[error("the proof bundle cannot be fetched: {detail}")]
     BundleUnreachable { detail: String },

@@ -6,7 +6,7 @@ use skep_base::{AgentId, Timestamp, ed25519::PublicKey, id::VerificationId};
 use skep_settle::{
     deal::{self, Attempt, Input, ProofRef, Verdict},
     proof::{self, Expected, Fault},
-    verification,
+    verification::{self, SENT_WITHIN},
 };
 use skep_store::{Lock, StoredRecord, Turn};
 use skep_wire::settle::{
@@ -267,6 +267,11 @@ impl Market {
             let unheard = timed_out && attempt.proof.is_none();
             if let Some(deadline) = attempt.deadline.filter(|_| unheard) {
                 return keep_late(turn, record, &prepared, (&message.attachments, deadline));
+            }
+            let stale = outside(now).minus(SENT_WITHIN).minus(CLOCK_DIFFERENCE);
+            if prepared.completed_at < stale {
+                let completed_at = prepared.completed_at;
+                return Err(DealRefusal::BadCompletionTime { completed_at }.into());
             }
             attachments::keep(turn, &id.deal(), &message.attachments)?;
             turn.put(&proof_key(&id), &prepared.raw)?;

@@ -14,13 +14,13 @@ use skep_settle::session_proof;
 use skep_wire::{
     conduit::{SessionBundle, SessionProof},
     score::{
-        Certificate, Dimension, FailedCheck, NumberedFact, Ordered, RECENT_PROOFS_MAX, Settled,
-        Verdict, VerifyAnswer, VerifyLevel, VerifyRequest,
+        Certificate, Dimension, FailedCheck, KeySet, NumberedFact, Ordered, RECENT_PROOFS_MAX,
+        Settled, Verdict, VerifyAnswer, VerifyLevel, VerifyRequest,
     },
     settle::{SettlementReceipt, VerificationCallback, Verifier, VerifierStamp},
 };
 
-use super::{publication::bug, refusal::ScoreRefusal};
+use super::{portability::import_source_key, publication::bug, refusal::ScoreRefusal};
 use crate::{
     Failure, Market,
     deal::{AGENT_KID, DealRecord, deal_key, proof_key, settlement_record_key, verifier_key},
@@ -45,11 +45,16 @@ impl Market {
         // The very publication that others were given, and the window that it is about.
         let kept = self.publication_of(&sight).await?;
         let window = self.window(&sight, kept.at).await?;
+        let imported = match kept.publication.with_imports {
+            Some(_) => self.read(import_source_key(agent)).await?,
+            None => None,
+        };
         Ok(Certificate {
             agent_id: *agent,
             publication: serde_json::to_value(&*kept.publication).map_err(bug)?,
             session_proofs: self.newest_proofs(&window.facts).await?,
             settlements: self.newest_settlements(&window.facts, settlements).await?,
+            imported,
             chain_before: window.chain_before_shown,
             facts: window.facts,
             keys: self.score_keys().await?,
@@ -153,24 +158,51 @@ impl Market {
         &self,
         request: VerifyRequest,
     ) -> Result<VerifyAnswer, Failure> {
-        let issuer = &request.publication["issuer"];
-        let text = |name: &str| issuer[name].as_str().unwrap_or_default();
-        let (platform, kid) = (text("platform").to_owned(), text("kid").to_owned());
-        let keys = match platform == self.platform().platform {
-            true => Some(self.score_keys().await?),
-            false => match self.trust_registry().await?.find(&platform) {
-                // That its keys cannot be had is an answer too: nothing is known of the signature.
-                Some(issuer) => self.keys_of(issuer, &kid).await.ok(),
-                None => None,
-            },
+        let issuer = self.known_issuer(&request.publication).await?;
+        let brought = request.certificate.as_ref().and_then(|said| said.imported.as_ref());
+        let origin = match brought {
+            Some(brought) => self.known_issuer(&brought.publication).await?,
+            None => None,
         };
         let now = self.store.now().await?;
         // Hashes and signatures of a whole certificate take their time.
         let checked = tokio::task::spawn_blocking(move || {
-            let source = keys.as_ref().map(|keys| Source { keys, host: Some(&platform) });
-            check_score(&request.publication, request.certificate.as_ref(), source.as_ref(), now)
+            let [issuer, origin] = [&issuer, &origin]
+                .map(|known| known.as_ref().map(|(host, keys)| Source { keys, host: Some(host) }));
+            let known = Known { issuer: issuer.as_ref(), origin: origin.as_ref() };
+            check_score(&request.publication, request.certificate.as_ref(), known, now)
         });
         checked.await.map_err(bug)
+    }
+
+    /// The platform that a publication names, with its keys, if this node has them for itself.
+    async fn known_issuer(&self, publication: &Value) -> Result<Option<(String, KeySet)>, Failure> {
+        let issuer = &publication["issuer"];
+        let text = |name: &str| issuer[name].as_str().unwrap_or_default();
+        let (platform, kid) = (text("platform"), text("kid"));
+        let keys = match platform == self.platform().platform {
+            true => Some(self.score_keys().await?),
+            false => match self.trust_registry().await?.find(platform) {
+                // That its keys cannot be had is an answer too: nothing is known of the signature.
+                Some(issuer) => self.keys_of(issuer, kid).await.ok(),
+                None => None,
+            },
+        };
+        Ok(keys.map(|keys| (platform.to_owned(), keys)))
+    }
+}
+
+/// Keys that the checker has for itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    pub issuer: Option<&'a Source<'a>>,
+    /// Of the platform that something was imported from.
+    pub origin: Option<&'a Source<'a>>,
+}
+
+impl<'a> Known<'a> {
+    pub fn issuer(source: &'a Source<'a>) -> Known<'a> {
+        Known { issuer: Some(source), origin: None }
     }
 }
 
@@ -179,13 +211,14 @@ impl Market {
 pub fn check_score(
     publication: &Value,
     certificate: Option<&Certificate>,
-    source: Option<&Source<'_>>,
+    known: Known<'_>,
     now: Timestamp,
 ) -> VerifyAnswer {
+    let source = known.issuer;
     let Some(certificate) = certificate else {
         return verify::publication(publication, source, now);
     };
-    let mut answer = verify::certificate(certificate, source, &SettleProofs, now);
+    let mut answer = verify::certificate(certificate, source, known.origin, &SettleProofs, now);
     if !is_same(&certificate.publication, publication) {
         answer = verify::publication(publication, source, now);
         answer.verified = false;

@@ -7,16 +7,19 @@ use std::{
 };
 
 use skep_base::{
-    Timestamp,
+    AgentId, Timestamp,
     ed25519::{PublicKey, SecretKey},
     hash::sha256,
 };
 use skep_score::{publish::Platform, verify::host_of};
 use skep_store::{Load, Lock, RecordKey};
-use skep_wire::score::{IssuerKey, KeyPurpose, KeySet, TrustRegistry, TrustedIssuer};
+use skep_wire::{
+    score::{IssuerKey, KeyPurpose, KeySet, TrustRegistry, TrustedIssuer},
+    settle::Verifier,
+};
 
 use super::{admin::trust_registry_key, publication::Published, refusal::ScoreRefusal};
-use crate::{Failure, Market};
+use crate::{Failure, Market, deal::verifier_key};
 
 /// How long a key is announced for; a node that still uses it announces it anew.
 const KEY_ANNOUNCED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -102,8 +105,14 @@ impl Market {
         Platform { platform: &place.platform, platform_url: &place.url, kid: &self.office.kid }
     }
 
-    /// The keys that this node signs with now, and since when they may have.
-    fn own_keys(&self, now: Timestamp) -> Vec<IssuerKey> {
+    /// Says which verifier is the node's own: its verdicts are the node's word.
+    pub fn with_own_verifier(self, agent: Option<AgentId>) -> Market {
+        Market { own_verifier: agent, ..self }
+    }
+
+    /// The keys that this node signs with now, and since when they may have; all that its own
+    /// verifier ever had, too.
+    async fn own_keys(&self, now: Timestamp) -> Result<Vec<IssuerKey>, Failure> {
         let until = now.plus(KEY_ANNOUNCED);
         let office = self.office.key.public();
         let mut keys = vec![IssuerKey::ed25519(
@@ -112,7 +121,7 @@ impl Market {
             KeyPurpose::Publication,
             (now, until),
         )];
-        // These two were in use before anything was published.
+        // The others were in use before anything was published.
         let beginning = Timestamp::from_ms(0);
         let settlement = self.settlement_key.public();
         let gateway = self.gateway.as_ref().and_then(|gateway| gateway.key());
@@ -124,7 +133,15 @@ impl Market {
             let Some(key) = key else { continue };
             keys.push(IssuerKey::ed25519(&named(name, &key), &key, purpose, (beginning, until)));
         }
-        keys
+        if let Some(agent) = &self.own_verifier {
+            let verifier: Option<Verifier> = self.read(verifier_key(agent)).await?;
+            for known in verifier.map(|known| known.keys).unwrap_or_default() {
+                let valid = (beginning, until);
+                let (kid, key) = (named("verifier", &known.public_key), known.public_key);
+                keys.push(IssuerKey::ed25519(&kid, &key, KeyPurpose::Verifier, valid));
+            }
+        }
+        Ok(keys)
     }
 
     /// Announces this node's keys, if they are not; old ones stay, so that what they signed can be
@@ -132,15 +149,15 @@ impl Market {
     pub async fn announce_score_keys(&self) -> Result<(), Failure> {
         let now = self.store.now().await?;
         let known: Option<KeySet> = self.read(score_keys_key()).await?;
-        if is_announced(&known.unwrap_or_default(), &self.own_keys(now), now) {
+        let own = self.own_keys(now).await?;
+        if is_announced(&known.unwrap_or_default(), &own, now) {
             return Ok(());
         }
         let key = score_keys_key();
         let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
-        let market = self.clone();
         let announced = self.run(load, vec![], move |turn| {
             let mut known: KeySet = turn.record(&key)?.unwrap_or_default();
-            let own = market.own_keys(turn.now());
+            let own = own.clone();
             if !is_announced(&known, &own, turn.now()) {
                 merge(&mut known, own);
                 let over = known.keys.len().saturating_sub(KEYS_MAX);
@@ -159,7 +176,7 @@ impl Market {
         let known: Option<KeySet> = self.read(score_keys_key()).await?;
         let mut known = known.unwrap_or_default();
         let now = self.store.now().await?;
-        let own = self.own_keys(now);
+        let own = self.own_keys(now).await?;
         // A gateway says its key when the first session opens, which may be later.
         merge(&mut known, own);
         Ok(known)

@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde_json::json;
 use skep_base::AgentId;
 use skep_score::import::{self, Applicant, Imported};
-use skep_store::{Load, Lock};
-use skep_wire::score::{Evaluator, Export, ImportAnswer, ImportRequest, KeySet, TrustedIssuer};
+use skep_store::{Load, Lock, RecordKey, RouteKey};
+use skep_wire::score::{
+    Evaluator, Export, ImportAnswer, ImportRequest, ImportSource, KeyPurpose, KeySet, TrustedIssuer,
+};
 
 use super::{
     Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
@@ -55,7 +57,9 @@ impl Market {
         };
         let keys = self.keys_of(&issuer, kid_of(&request)).await?;
         self.check_import(signed, &request, &keys).await?;
-        self.accept_import(signed, read, issuer).await
+        let publication = request.source_publication.clone();
+        let source = ImportSource { publication, keys: signing(keys, kid_of(&request)) };
+        self.accept_import(signed, read, issuer, source).await
     }
 
     async fn check_import(
@@ -110,6 +114,7 @@ impl Market {
         signed: &Signed,
         read: import::Read,
         issuer: TrustedIssuer,
+        source: ImportSource,
     ) -> Result<Answered<ImportAnswer>, Failure> {
         let agent = signed.agent;
         let operator = self.agent_record(&agent).await?.agent.operator;
@@ -120,6 +125,7 @@ impl Market {
             ..Load::default()
         };
         load_track(&mut load, &agent, &operator, Lock::Exclusive);
+        load.records.push((import_source_key(&agent), Lock::Exclusive));
         let market = self.clone();
         self.run_signed(signed, load, move |turn, _| {
             let repeated = || ScoreRefusal::from(import::Refusal::Repeated);
@@ -130,6 +136,7 @@ impl Market {
             let answer = import::accept(&read, &issuer, &mut track, turn.now())
                 .map_err(ScoreRefusal::from)?;
             turn.claim_name(NAME_IMPORT, &digest, agent);
+            turn.put(&import_source_key(&agent), &source)?;
             if let Some(imported) = &track.imported {
                 let told = ImportEvent { agent_id: agent, imported };
                 tell_agent(turn, &agent, "score.imported", &told)?;
@@ -141,6 +148,17 @@ impl Market {
         })
         .await
     }
+}
+
+/// What the import that counts was: others see it in the certificate.
+pub(super) fn import_source_key(agent: &AgentId) -> RecordKey {
+    RecordKey { route: RouteKey::of(agent), kind: "import_source", id: agent.to_string() }
+}
+
+/// The one of a platform's keys that is needed to check what it has signed.
+fn signing(mut keys: KeySet, kid: &str) -> KeySet {
+    keys.keys.retain(|key| key.kid == kid && key.purpose == KeyPurpose::Publication);
+    keys
 }
 
 /// The key that an export says it was signed with.

@@ -17,7 +17,7 @@ use skep_base::{
     id::SessionId,
 };
 use skep_market::{
-    Calling, Conduit, Failure, Gateway, Guarded, Market, Refusal, SessionRefusal, Signed,
+    Calling, Conduit, Failure, Gateway, Guarded, Known, Market, Refusal, SessionRefusal, Signed,
     check_score,
 };
 use skep_score::verify::Source;
@@ -297,7 +297,7 @@ on_both_engines! {
             let keys = r.market.score_keys().await.unwrap();
             let source = Source { keys: &keys, host: None };
             let (said, now) = (&certificate.publication, r.f.now());
-            check_score(said, Some(&certificate), Some(&source), now)
+            check_score(said, Some(&certificate), Known::issuer(&source), now)
         };
         for n in 0..11 {
             if n == 1 {

@@ -1,9 +1,9 @@
 //! 8.4: whether what a publication states is backed by chained facts, proofs and receipts.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::Deserialize;
-use skep_base::{AgentId, Hash32, Timestamp, hash::json_sha256};
+use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::json_sha256};
 use skep_wire::{
     conduit::{SessionBundle, SessionProof, SessionStatus},
     hire::{EscrowVerb, WalletSigned as _},
@@ -25,6 +25,14 @@ use crate::{
     track::WINDOW,
 };
 
+/// A session is counted when its proof arrives, a refund of a hire when its result was looked at:
+/// minutes later, or when the node is up again.
+const COUNTED_WITHIN: Duration = Duration::from_secs(24 * 3600);
+/// A verdict that pays is acted on when it comes, at most so long after it was reached.
+pub const VERDICT_BEFORE_RELEASE: Duration = Duration::from_secs(24 * 3600);
+/// Any other can be contested for up to 90 days, and a dispute waits 72 hours for a reviewer.
+pub const VERDICT_BEFORE_REFUND: Duration = Duration::from_secs((1 + 90 + 3) * 24 * 3600);
+
 /// Checks that belong to the rules of sessions and verifications, which this crate does not know.
 pub trait Proofs {
     /// Hash, chain, content and signature of a session's proof, by the key that it names.
@@ -32,10 +40,12 @@ pub trait Proofs {
 }
 
 /// Checks L1, L2 and L3. Keys that the certificate brings itself show that nothing was changed
-/// since; who signed, only keys from elsewhere show.
+/// since; who signed, only keys from elsewhere show. `origin`: those of the platform that something
+/// was imported from.
 pub fn certificate(
     said: &Certificate,
     source: Option<&Source<'_>>,
+    origin: Option<&Source<'_>>,
     proofs: &dyn Proofs,
     now: Timestamp,
 ) -> VerifyAnswer {
@@ -56,6 +66,7 @@ pub fn certificate(
     audit.sums();
     audit.sessions(proofs);
     audit.settlements();
+    audit.imports(origin);
     let Audit { findings, coverage, .. } = audit;
     if findings.failed.is_empty() && answer.level == Some(VerifyLevel::L2) {
         answer.level = Some(VerifyLevel::L3);
@@ -66,16 +77,16 @@ pub fn certificate(
     answer
 }
 
-struct Audit<'a> {
-    said: &'a Certificate,
-    read: &'a Publication,
+pub(super) struct Audit<'a> {
+    pub(super) said: &'a Certificate,
+    pub(super) read: &'a Publication,
     source: Source<'a>,
-    findings: Findings,
+    pub(super) findings: Findings,
     coverage: Coverage,
 }
 
 impl Audit<'_> {
-    fn expect(&mut self, check: &str, holds: bool, detail: &str) {
+    pub(super) fn expect(&mut self, check: &str, holds: bool, detail: &str) {
         self.findings.expect(VerifyLevel::L3, check, holds, detail);
     }
 
@@ -83,6 +94,14 @@ impl Audit<'_> {
     fn stated(&self) -> u64 {
         let log = &self.read.evidence.log;
         log.last_n.saturating_add(1).saturating_sub(log.first_n)
+    }
+
+    /// 8.4: whether something that was signed lies in the window, or as long before it as the fact
+    /// that counts may have come later.
+    fn is_recent(&self, at: Timestamp, before: Duration) -> bool {
+        let now = self.read.issuer.computed_at;
+        let first = now.minus(WINDOW).minus(before).minus(CLOCK_SKEW_MAX);
+        at > first && at <= now.plus(CLOCK_SKEW_MAX)
     }
 
     fn is_whole(&self) -> bool {
@@ -209,6 +228,9 @@ impl Audit<'_> {
         if !fits {
             return Err(told("sessions.fact", "the fact says something else"));
         }
+        if !self.is_recent(bundle.closed_at, COUNTED_WITHIN) {
+            return Err(told("sessions.window", "it was not closed in the last 90 days"));
+        }
         Ok(())
     }
 
@@ -226,7 +248,7 @@ impl Audit<'_> {
         for (index, settled) in shown.iter().take(CERTIFICATE_SETTLEMENTS_MAX).enumerate() {
             match self.settlement(settled) {
                 Ok(independent) => {
-                    if seen.insert(settled.receipt.settlement.escrow_id) {
+                    if seen.insert(settled.receipt.settlement.escrow_id.to_string()) {
                         self.coverage.settlements_proven += 1;
                         self.coverage.settlements_independent += u64::from(independent);
                     }
@@ -237,10 +259,12 @@ impl Audit<'_> {
                 }
             }
         }
-        let facts = self.said.facts.iter();
-        let counted = facts.filter(|fact| fact.fact.dimension == Dimension::Ap2).count();
-        let enough = seen.len() >= counted.min(RECENT_PROOFS_MAX);
-        self.expect("settlements.missing", enough, "too few receipts are shown");
+        // Any ten would be those that look best.
+        let facts = self.said.facts.iter().rev().map(|fact| &fact.fact);
+        let mut newest =
+            facts.filter(|fact| fact.dimension == Dimension::Ap2).take(RECENT_PROOFS_MAX);
+        let all = newest.all(|fact| seen.contains(&fact.source));
+        self.expect("settlements.missing", all, "the receipt of a recent settlement is not shown");
     }
 
     /// Says whether somebody besides the marketplace has signed for it.
@@ -268,7 +292,10 @@ impl Audit<'_> {
         if !fits {
             return Err(told("settlements.fact", "the fact says something else"));
         }
+        self.settled_in_window(settled).map_err(|what| told("settlements.window", what))?;
         let judged = judged(settled).map_err(|what| told("settlements.verdict", what))?;
+        // The node's own verifier is the node.
+        let judged = judged.is_some_and(|key| !self.is_own(key));
         let ordered = match &settled.ordered {
             Some(ordered) => {
                 word_of_buyer(said, ordered).map_err(|what| told("settlements.order", what))?;
@@ -278,22 +305,45 @@ impl Audit<'_> {
         };
         Ok(judged || ordered)
     }
+
+    fn settled_in_window(&self, settled: &Settled) -> Result<(), &'static str> {
+        let said = &settled.receipt.settlement;
+        let released = said.status == EscrowStatus::Released;
+        // What is released counts at once.
+        let counted = if released { Duration::ZERO } else { COUNTED_WITHIN };
+        if !self.is_recent(said.settled_at, counted) {
+            return Err("it was not settled in the last 90 days");
+        }
+        let Some(verdict) = &settled.verdict else { return Ok(()) };
+        let before = if released { VERDICT_BEFORE_RELEASE } else { VERDICT_BEFORE_REFUND };
+        let in_order = verdict.completed_at <= said.settled_at.plus(CLOCK_SKEW_MAX);
+        match in_order && self.is_recent(verdict.completed_at, before) {
+            true => Ok(()),
+            false => Err("its verdict is older, or later than the settlement"),
+        }
+    }
+
+    /// Whether the issuer says itself that a key is its own, here or where its keys came from.
+    fn is_own(&self, key: &PublicKey) -> bool {
+        self.source.keys.names(key) || self.said.keys.names(key)
+    }
 }
 
-/// Whether a verifier has judged the work; a receipt that names a verdict is nothing without it.
-fn judged(settled: &Settled) -> Result<bool, &'static str> {
+/// The key of the verifier that has judged the work, if one has; a receipt that names a verdict is
+/// nothing without it.
+fn judged(settled: &Settled) -> Result<Option<&PublicKey>, &'static str> {
     let said = &settled.receipt.settlement;
     let named = said.verification_id.is_some()
         || said.proof_hash.is_some()
         || said.proof_signature.is_some();
     match &settled.verdict {
         None if named => Err("the verifier's verdict is missing"),
-        None => Ok(false),
+        None => Ok(None),
         Some(verdict) if !settled.is_signed(verdict) => Err("the verifier's key has not signed it"),
         Some(verdict) if verdict.passed != (said.status == EscrowStatus::Released) => {
             Err("the verdict says something else")
         }
-        Some(_) => Ok(true),
+        Some(verdict) => Ok(Some(&verdict.key)),
     }
 }
 

@@ -17,7 +17,7 @@ use skep_wire::{
 
 use crate::world::{DAY, World, agent, agent_key, around, time};
 
-fn export(world: &World) -> ImportRequest {
+pub fn export(world: &World) -> ImportRequest {
     let publication = world.publication(false);
     let key = agent_key().public();
     let holder = Holder {
@@ -37,7 +37,7 @@ fn export(world: &World) -> ImportRequest {
     }
 }
 
-fn trusted(world: &World) -> TrustedIssuer {
+pub fn trusted(world: &World) -> TrustedIssuer {
     TrustedIssuer {
         platform: world.house.platform.to_owned(),
         platform_url: world.house.url.to_owned(),

@@ -79,25 +79,26 @@ fn changed(value: &Value) -> Value {
 
 #[test]
 fn every_changed_field_is_found_out() {
-    let world = World::standard(1);
-    let signed = world.value();
-    let mut fields = Vec::new();
-    leaves(&signed, String::new(), &mut fields);
-    assert!(fields.len() > 60, "{fields:?}");
-    for field in &fields {
-        let mut altered = signed.clone();
-        let leaf = altered.pointer_mut(field).unwrap();
-        *leaf = changed(leaf);
-        let answer = checked(&world, &altered);
-        assert!(!answer.verified && answer.level.is_none(), "{field}");
-        let first = &answer.failed_checks[0];
-        assert_eq!(first.level, VerifyLevel::L1, "{field}");
+    for (world, least) in [(World::standard(1), 60), (World::travelled(), 75)] {
+        let signed = world.value();
+        let mut fields = Vec::new();
+        leaves(&signed, String::new(), &mut fields);
+        assert!(fields.len() > least, "{fields:?}");
+        for field in &fields {
+            let mut altered = signed.clone();
+            let leaf = altered.pointer_mut(field).unwrap();
+            *leaf = changed(leaf);
+            let answer = checked(&world, &altered);
+            assert!(!answer.verified && answer.level.is_none(), "{field}");
+            let first = &answer.failed_checks[0];
+            assert_eq!(first.level, VerifyLevel::L1, "{field}");
+        }
     }
 }
 
-#[test]
-fn an_issuer_that_signs_a_changed_field_is_found_out_by_arithmetic_or_evidence() {
-    let world = World::standard(1);
+/// Fields that can be changed and signed again without anything failing, of which the last level
+/// is L3.
+fn believed(world: &World) -> Vec<String> {
     let signed = world.value();
     let mut fields = Vec::new();
     leaves(&signed, String::new(), &mut fields);
@@ -109,13 +110,18 @@ fn an_issuer_that_signs_a_changed_field_is_found_out_by_arithmetic_or_evidence()
         let leaf = certificate.publication.pointer_mut(field).unwrap();
         *leaf = changed(leaf);
         world.resign(&mut certificate.publication);
-        let answer = verify::certificate(&certificate, Some(&source), &Checks, world.now);
+        let answer = verify::certificate(&certificate, Some(&source), None, &Checks, world.now);
         if answer.failed_checks.is_empty() {
-            believed.push(field.as_str());
+            believed.push(field.clone());
         } else {
             assert!(!answer.verified, "{field}");
         }
     }
+    believed
+}
+
+#[test]
+fn an_issuer_that_signs_a_changed_field_is_found_out_by_arithmetic_or_evidence() {
     // Nobody can show these from 90 days of evidence: they are the issuer's word. The level that is
     // held was earned at the last evaluation, and the numbers may have moved since.
     let word = [
@@ -124,7 +130,175 @@ fn an_issuer_that_signs_a_changed_field_is_found_out_by_arithmetic_or_evidence()
         "/diversity/domains_worked",
         "/diversity/task_types/0",
     ];
-    assert_eq!(believed, word);
+    assert_eq!(believed(&World::standard(1)), word);
+    // How long the probation is was agreed on with the platform that something was imported from.
+    // This platform's address ends with a slash, and a path below it is still its own.
+    let word = [
+        "/dimensions/commercial_reliability/total_escrow_released_cents",
+        "/diversity/domains_worked",
+        "/diversity/task_types/0",
+        "/issuer/platform_url",
+        "/with_imports/probation/sessions_needed",
+    ];
+    assert_eq!(believed(&World::travelled()), word);
+}
+
+/// 7.1 as it is printed, with times and hashes that can be read.
+fn example() -> Value {
+    json!({
+        "swarmscore_version": "1.0",
+        "agent_passport_id": "6f1c2f0a-3f0e-4c43-9a55-0b6f0f3d1c11",
+        "issuer": {
+            "platform": "swarmsync.ai",
+            "platform_url": "https://swarmsync.ai",
+            "computed_at": "2026-03-17T08:00:00.000Z",
+            "signature": "5f2b8c0c3bb1a3f6e1a0f3c2b4d5968778695a4b3c2d1e0f",
+        },
+        "score": {
+            "value": 759,
+            "tier": "STANDARD",
+            "conduit_contribution": 304,
+            "ap2_contribution": 455,
+        },
+        "dimensions": {
+            "technical_execution": {
+                "conduit_sessions_90d": 80,
+                "conduit_successful_90d": 76,
+                "conduit_rate_90d": 0.95,
+                "conduit_volume_factor": 0.8,
+                "conduit_sessions_lifetime": 250,
+                "verified_proof_count": 74,
+            },
+            "commercial_reliability": {
+                "ap2_sessions_90d": 40,
+                "ap2_successful_90d": 38,
+                "ap2_rate_90d": 0.95,
+                "ap2_volume_factor": 0.8,
+                "ap2_sessions_lifetime": 120,
+                "total_escrow_released_cents": 4500000,
+            },
+        },
+        "gates": {
+            "atep_tier": "VERIFIED",
+            "has_cryptographic_identity": true,
+            "disputed_sessions_active": 0,
+            "meets_conduit_minimum": true,
+            "meets_ap2_minimum": true,
+            "meets_success_rate": true,
+        },
+        "escrow": {
+            "modifier": 0.39280000000000004,
+            "description": "39% escrow hold (vs 100% baseline)",
+        },
+        "benchmark": {
+            "status": "ACTIVE",
+            "tier": "STANDARD",
+            "first_earned_at": "2026-01-15T10:30:00.000Z",
+            "last_evaluated_at": "2026-03-17T08:00:00.000Z",
+            "continuous_since": "2026-01-15T10:30:00.000Z",
+            "streak_days": 61,
+        },
+        "qualification_gaps": [],
+        "evidence": {
+            "recent_proof_hashes": ["sha256:a1b2c3d4e5f6", "sha256:f6e5d4c3b2a1"],
+            "proof_chain_root": "sha256:0000abcdef",
+        },
+        "valid_until": "2026-03-18T08:00:00.000Z",
+    })
+}
+
+#[test]
+fn the_specification_s_own_format_is_recomputed() {
+    let now = "2026-03-17T12:00:00Z".parse().unwrap();
+    let keys = house(1).keys();
+    let source = Source { keys: &keys, host: None };
+    let check = |said: &Value| verify::publication(said, Some(&source), now);
+    let answer = check(&example());
+    assert_eq!((answer.recomputed_score, answer.matches), (Some(759), true));
+    // Nobody can check a signature by a key that must stay secret.
+    assert_eq!((answer.level, answer.verified, answer.signature_valid), (None, false, false));
+    let failed: Vec<_> = answer.failed_checks.iter().map(|f| (f.level, &*f.check)).collect();
+    assert_eq!(failed, [(VerifyLevel::L1, "kid")]);
+    let mut other = example();
+    for (field, name) in [("technical_execution", "conduit"), ("commercial_reliability", "ap2")] {
+        // 7.2 calls these otherwise; evidence is recommended only.
+        let fields = other["dimensions"][field].as_object_mut().unwrap();
+        let factor = fields.remove(&format!("{name}_volume_factor")).unwrap();
+        fields.insert("volume_factor".to_owned(), factor);
+    }
+    other.as_object_mut().unwrap().remove("evidence");
+    other["escrow"]["modifier"] = json!(0.3928);
+    other["valid_until"] = json!("2026-03-24T08:00:00Z");
+    assert_eq!(check(&other).failed_checks, answer.failed_checks);
+    assert!(check(&other).matches);
+}
+
+#[test]
+fn what_the_specification_derives_is_compared_and_nothing_else() {
+    let now = "2026-03-17T12:00:00Z".parse().unwrap();
+    let l2 = |said: &Value| -> Vec<String> {
+        let failed = verify::publication(said, None, now).failed_checks;
+        let failed = failed.into_iter().filter(|failed| failed.level == VerifyLevel::L2);
+        failed.map(|failed| failed.check).collect()
+    };
+    for (pointer, value) in [
+        ("/score/value", json!(760)),
+        ("/score/conduit_contribution", json!(305)),
+        ("/dimensions/technical_execution/conduit_rate_90d", json!(0.96)),
+        ("/dimensions/commercial_reliability/ap2_volume_factor", json!(0.9)),
+        ("/gates/meets_ap2_minimum", json!(false)),
+        ("/escrow/modifier", json!(0.3927)),
+        ("/qualification_gaps", json!(["more"])),
+        ("/swarmscore_version", json!("2.0")),
+    ] {
+        let mut said = example();
+        *said.pointer_mut(pointer).unwrap() = value;
+        assert_eq!(l2(&said), [pointer[1..].replace('/', ".")]);
+    }
+    // An addition that is stated counts.
+    let mut said = example();
+    said["escrow"]["effective_modifier"] = json!(0.25);
+    assert_eq!(l2(&said), ["escrow.effective_modifier"]);
+    let mut said = example();
+    said["parameters"] = json!({ "standard": { "score": 100 } });
+    assert!(l2(&said).contains(&"parameters".to_owned()));
+    // Whoever names its formula or its key states all the rest.
+    for (object, name) in [("", "formula_version"), ("/issuer", "kid")] {
+        let mut said = example();
+        said.pointer_mut(object).unwrap()[name] = json!("swarmscore/1.0");
+        assert_eq!(verify::publication(&said, None, now).failed_checks[0].check, "format");
+    }
+}
+
+#[test]
+fn an_addition_that_is_left_out_is_missed() {
+    // Nobody else knows these, and no time is as good as null.
+    let word = ["/benchmark/last_evaluated_at", "/diversity/task_types/0"];
+    for world in [World::standard(1), World::travelled()] {
+        let signed = world.value();
+        let mut fields = Vec::new();
+        leaves(&signed, String::new(), &mut fields);
+        fields.retain(|field| !signed.pointer(field).unwrap().is_null());
+        for field in fields {
+            let mut certificate = world.certificate();
+            let (parent, name) = field.rsplit_once('/').unwrap();
+            let parent = certificate.publication.pointer_mut(parent).unwrap();
+            match parent {
+                Value::Object(fields) => drop(fields.remove(name)),
+                Value::Array(items) => drop(items.remove(name.parse().unwrap())),
+                _ => unreachable!("{field}"),
+            }
+            if field != "/issuer/signature" {
+                world.resign(&mut certificate.publication);
+            }
+            let keys = world.house.keys();
+            let source = Source { keys: &keys, host: None };
+            let answer = verify::certificate(&certificate, Some(&source), None, &Checks, world.now);
+            if answer.failed_checks.is_empty() {
+                assert!(word.contains(&&*field), "{field}");
+            }
+        }
+    }
 }
 
 #[test]

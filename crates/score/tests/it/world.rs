@@ -1,5 +1,7 @@
 //! An agent with a record, and the platform that keeps it.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use skep_base::{
     AgentId, Amount, Asset, Hash32, Timestamp,
@@ -10,6 +12,7 @@ use skep_base::{
 use skep_score::{
     Breadth, Fact, NumberedFact, Totals, Track,
     atep::Visit,
+    import,
     parameters::Parameters,
     publish::{self, Platform, Record},
     track::{Around, WINDOW},
@@ -20,13 +23,16 @@ use skep_wire::{
     conduit::{GatewayStamp, SessionBundle, SessionProof, SessionStatus},
     identity::Statement,
     score::{
-        CERTIFICATE_FACTS_MAX, Certificate, Dimension, Evaluator, IssuerKey, KeyPurpose, KeySet,
-        Publication, Settled,
+        CERTIFICATE_FACTS_MAX, Certificate, Dimension, Evaluator, ImportSource, IssuerKey,
+        KeyPurpose, KeySet, Publication, Settled, Verdict,
     },
     settle::{
-        Action, EscrowSettlement, EscrowStatus, RefundReason, SettlementReceipt, VCAP_VERSION,
+        Action, EscrowSettlement, EscrowStatus, ProofBody, RefundReason, SettlementReceipt,
+        VCAP_VERSION,
     },
 };
+
+use crate::import::{export, trusted};
 
 pub const MINUTE: i64 = 60 * 1000;
 pub const DAY: i64 = 24 * 60 * MINUTE;
@@ -106,6 +112,11 @@ pub struct World {
     pub settled: Vec<Settled>,
     pub breadth: Breadth,
     pub now: Timestamp,
+    /// How much older what is signed is than the fact that counts it.
+    pub stale: Duration,
+    /// Judges what is settled, so long before the settlement.
+    pub verifier: Option<(SecretKey, Duration)>,
+    pub imported: Option<ImportSource>,
 }
 
 impl World {
@@ -119,7 +130,34 @@ impl World {
             settled: Vec::new(),
             breadth: Breadth::default(),
             now: time(0),
+            stale: Duration::ZERO,
+            verifier: None,
+            imported: None,
         }
+    }
+
+    /// The same agent on another platform, with what the first one says of it, through probation.
+    pub fn travelled() -> World {
+        let source = World::standard(1);
+        let mut world = World::new(2);
+        world.now = source.now;
+        world.bring(&source);
+        for _ in 0..20 {
+            world.session(true);
+        }
+        for i in 0..12 {
+            world.settlement(true, buyer(i % 8));
+        }
+        world
+    }
+
+    /// Imports what another platform exports.
+    pub fn bring(&mut self, source: &World) {
+        let export = export(source);
+        let read = import::read(&export).unwrap();
+        import::accept(&read, &trusted(source), &mut self.track, self.now).unwrap();
+        let keys = KeySet { keys: vec![source.house.keys().keys.remove(0)] };
+        self.imported = Some(ImportSource { publication: export.source_publication, keys });
     }
 
     /// Vector 3 of the specification in the last 90 days, and three sessions long before.
@@ -170,8 +208,8 @@ impl World {
                 public_key: self.house.gateway.public(),
                 software: "skep/1".to_owned(),
             },
-            opened_at: self.now,
-            closed_at: self.now,
+            opened_at: self.now.minus(self.stale),
+            closed_at: self.now.minus(self.stale),
         };
         let source = bundle.session_id.to_string();
         let proof = session_proof::seal(bundle, Vec::new(), &self.house.gateway).unwrap();
@@ -198,7 +236,8 @@ impl World {
         self.now = self.now.plus(std::time::Duration::from_millis(MINUTE as u64));
         let id = DealId::new(self.now, &[b"deal"]);
         let minor = |minor: i64| Amount::new(minor).unwrap();
-        let settlement = EscrowSettlement {
+        let settled_at = self.now.minus(self.stale);
+        let mut settlement = EscrowSettlement {
             vcap_version: VCAP_VERSION.to_owned(),
             message_type: "escrow_settlement".to_owned(),
             escrow_id: id,
@@ -210,7 +249,7 @@ impl World {
             proof_signature: None,
             evidence: None,
             platform_fee: None,
-            settled_at: self.now,
+            settled_at,
             requester,
             provider: agent(),
             currency: Asset::USDC,
@@ -220,6 +259,10 @@ impl World {
             method: "none".to_owned(),
             terms_hash: sha256(b"terms"),
         };
+        let verdict = self.verifier.as_ref().map(|(key, before)| {
+            let completed_at = settled_at.minus(*before);
+            judge(&mut settlement, key, completed_at)
+        });
         let key = self.house.settlement.public();
         let signature = settlement.sign(&self.house.settlement).unwrap();
         self.count(Fact {
@@ -228,11 +271,11 @@ impl World {
             ok,
             released_cents: if ok { 1250 } else { 0 },
             counterparty: Some(requester),
-            proof: None,
+            proof: settlement.proof_hash,
             at: self.now,
         });
         let receipt = SettlementReceipt { settlement, key, signature };
-        self.settled.push(Settled { receipt, verdict: None, ordered: None });
+        self.settled.push(Settled { receipt, verdict, ordered: None });
     }
 
     /// Where the window begins among the facts.
@@ -297,6 +340,7 @@ impl World {
             },
             session_proofs: self.proofs.iter().rev().take(10).cloned().collect(),
             settlements: self.settled.iter().rev().take(20).cloned().collect(),
+            imported: self.imported.clone(),
             keys: self.house.keys(),
         }
     }
@@ -309,6 +353,26 @@ impl World {
         let signature = self.house.issuer.sign(&bytes).to_string();
         publication["issuer"]["signature"] = Value::String(signature);
     }
+}
+
+/// Signs for the work of a settlement.
+fn judge(said: &mut EscrowSettlement, key: &SecretKey, completed_at: Timestamp) -> Verdict {
+    let verification_id = said.escrow_id.verification(1);
+    let (passed, proof_hash) = (said.status == EscrowStatus::Released, sha256(b"proof"));
+    let body = ProofBody {
+        verification_id,
+        negotiation_id: said.negotiation_id,
+        escrow_ref: said.escrow_id,
+        passed,
+        proof_hash,
+        completed_at,
+    };
+    let signature = key.sign(&skep_base::json::to_vec(&body).unwrap());
+    said.verification_id = Some(verification_id);
+    said.proof_hash = Some(proof_hash);
+    said.proof_signature = Some(signature);
+    let (verifier, kid) = (AgentId([0x99; 20]), "v".to_owned());
+    Verdict { verifier, kid, key: key.public(), passed, completed_at }
 }
 
 pub fn around<'a>(now: Timestamp, base: &'a Totals, parameters: &'a Parameters) -> Around<'a> {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use skep_base::{Asset, Money, id::DealId};
-use skep_market::check_score;
+use skep_market::{Known, check_score};
 use skep_probe::browser::Chromium;
 use skep_score::verify::Source;
 use skep_sdk::Client;
@@ -174,7 +174,7 @@ async fn checked(story: &mut Story<'_>, pair: &Pair<'_>, url: &str) -> Result<Sc
     let host = url.split_once("://").map(|(_, host)| host);
     let source = Source { keys: &keys, host };
     let check = |said: &Certificate| -> VerifyAnswer {
-        check_score(&said.publication, Some(said), Some(&source), read.issuer.computed_at)
+        check_score(&said.publication, Some(said), Known::issuer(&source), read.issuer.computed_at)
     };
     let good = check(&certificate);
     ensure!(good.level == Some(VerifyLevel::L3), "{:?}", good.failed_checks);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 use skep_base::Timestamp;
-use skep_market::check_score;
+use skep_market::{Known, check_score};
 use skep_score::verify::Source;
 use skep_sdk::Client;
 use skep_wire::score::{Certificate, KeySet, VerifyAnswer, VerifyLevel};
@@ -42,6 +42,9 @@ pub struct Verify {
     /// The issuer's keys: a file, or the issuer's URL, which is the only thing that is asked
     #[arg(long, value_name = "FILE|URL")]
     keys: Option<String>,
+    /// The keys of the platform that something was imported from
+    #[arg(long, value_name = "FILE|URL")]
+    import_keys: Option<String>,
     /// The certificate of a publication, for L3
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -72,9 +75,15 @@ impl Verify {
         let host = given.as_ref().and_then(|(_, host)| host.clone());
         let known = given.map(|(keys, _)| keys).or(own);
         let source = known.as_ref().map(|keys| Source { keys, host: host.as_deref() });
+        let origin = match &self.import_keys {
+            None => None,
+            Some(place) => Some(keys(place).await?),
+        };
+        let origin = origin.as_ref().map(|(keys, host)| Source { keys, host: host.as_deref() });
+        let known = Known { issuer: source.as_ref(), origin: origin.as_ref() };
         let at = self.at.unwrap_or_else(now);
         let certificate = said.certificate.as_ref();
-        let answer = check_score(&said.publication, certificate, source.as_ref(), at);
+        let answer = check_score(&said.publication, certificate, known, at);
         match json {
             true => print_json(out, &answer)?,
             false => print(&answer, certificate.is_some(), pinned, out)?,
@@ -142,7 +151,7 @@ fn print(
         writeln!(
             out,
             "evidence: {} of {} facts chained, {} sessions and {} settlements proven, {} of these \
-             by a verifier's or the buyer's own signature",
+             by the signature of another verifier or of the buyer",
             coverage.facts_shown,
             coverage.facts_stated,
             coverage.sessions_proven,

@@ -249,6 +249,8 @@ fn a_stranger_checks_a_score_without_asking_the_node() {
     let answer: Value = serde_json::from_slice(&good.stdout).unwrap();
     assert_eq!((good.status.code(), &answer["level"]), (Some(0), &json!("L3")), "{answer}");
     assert_eq!(answer["coverage"]["settlements_proven"], 11);
+    // All were judged by the verifier in the node, whose keys the node has.
+    assert_eq!(answer["coverage"]["settlements_independent"], 0);
     let mut places = Vec::new();
     leaves(&publication, String::new(), &mut places);
     assert!(places.len() > 50, "{places:?}");
@@ -444,6 +446,26 @@ fn what_was_imported_counts_after_thirty_sessions() {
     assert_eq!(after(1), (json!(30), json!(false), false));
     assert_eq!(after(14), (json!(30), json!(false), false));
     assert_eq!(after(1), (json!(30), json!(true), true));
+    // Strangers see what the other platform has signed, and check it by its keys.
+    away.told("ann", &["score", "certificate", &ben, "--out", "certificate.json"]);
+    let certificate = read(&away.path("certificate.json"));
+    assert_eq!(certificate["imported"]["publication"], export["publication"]);
+    let at = certificate["publication"]["issuer"]["computed_at"].as_str().unwrap();
+    let verify = |file: &str, origin: &str| {
+        let args = ["score", "verify", file, "--keys", &away.url, "--import-keys", origin];
+        let said = away.run("stranger", &[&args[..], &["--at", at, "--json"]].concat());
+        let answer: Value = serde_json::from_slice(&said.stdout).unwrap();
+        let failed = answer["failed_checks"].as_array().unwrap().iter();
+        (answer["level"].clone(), failed.map(|failed| failed["check"].clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(verify("certificate.json", &home.url), (json!("L3"), vec![]));
+    let others = verify("certificate.json", &away.url);
+    assert_eq!(others.0, json!("L2"));
+    assert!(others.1.iter().all(|check| check == "imports.publication"), "{others:?}");
+    let mut hidden = certificate;
+    hidden.as_object_mut().unwrap().remove("imported");
+    let hidden = verify(&away.write("hidden.json", &hidden), &home.url);
+    assert_eq!(hidden, (json!("L2"), vec![json!("imports.missing")]));
 }
 
 /// Signed with a key that is not the issuer's.

@@ -69,6 +69,18 @@ impl Settled {
     }
 }
 
+/// A record from elsewhere that counts here (10.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ImportSource {
+    /// As it was signed there and brought here.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::score::Publication))]
+    pub publication: Value,
+    /// The key that signed it, as its platform announced it. Whoever does not trust this copy
+    /// fetches it.
+    pub keys: KeySet,
+}
+
 /// `GET /conduit/agents/{id}/benchmark-certificate`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -86,6 +98,9 @@ pub struct Certificate {
     /// Without attachments, newest first.
     pub session_proofs: Vec<SessionProof>,
     pub settlements: Vec<Settled>,
+    /// What `with_imports` rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<ImportSource>,
     /// The issuer's keys. Whoever does not trust this copy fetches them.
     pub keys: KeySet,
 }

@@ -18,6 +18,8 @@ pub enum KeyPurpose {
     Settlement,
     /// Proofs of browser sessions.
     Gateway,
+    /// Verdicts of the verifier that is built into the node.
+    Verifier,
 }
 
 /// One key.
@@ -79,6 +81,11 @@ impl KeySet {
     /// The key with this name and purpose.
     pub fn find(&self, kid: &str, purpose: KeyPurpose) -> Option<&IssuerKey> {
         self.keys.iter().find(|key| key.kid == kid && key.purpose == purpose)
+    }
+
+    /// Whether the issuer calls this key its own, whatever it signs with it.
+    pub fn names(&self, key: &PublicKey) -> bool {
+        self.keys.iter().any(|entry| entry.public_key().as_ref() == Some(key))
     }
 
     /// Whether this is a key for the purpose, at that time.

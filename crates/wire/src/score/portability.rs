@@ -125,7 +125,7 @@ pub struct ImportAnswer {
     /// Of the publication: it can be brought once.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub digest: Hash32,
-    /// The tier that the passport shows.
+    /// The tier that passport and publication show, the lower one if they differ.
     pub source_tier: Tier,
     pub imported: ImportedCounts,
     #[serde(default, skip_serializing_if = "Option::is_none")]

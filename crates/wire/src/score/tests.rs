@@ -16,7 +16,14 @@ fn fractions_have_four_exact_decimals() {
         assert_eq!(serde_json::from_str::<Fraction>(&text).unwrap(), fraction);
     }
     assert_eq!(serde_json::from_value::<Fraction>(json!(1)).unwrap(), Fraction::ONE);
-    for bad in [json!(0.39280000000000004), json!(1.0001), json!(-0.1), json!(1e300), json!("1")] {
+    // As the specification's code computes them.
+    for (double, e4) in [(0.39280000000000004, 3928), (0.43999999999999995, 4400)] {
+        let read: Fraction = serde_json::from_value(json!(double)).unwrap();
+        assert_eq!((read.e4(), read.to_f64()), (e4, f64::from(e4) / 1e4));
+    }
+    for bad in
+        [json!(0.39281), json!(0.392800002), json!(1.0001), json!(-0.1), json!(1e300), json!("1")]
+    {
         serde_json::from_value::<Fraction>(bad).unwrap_err();
     }
 }

@@ -50,8 +50,8 @@ pub struct Coverage {
     /// Of these, by a proof or a receipt that was checked.
     pub sessions_proven: u64,
     pub settlements_proven: u64,
-    /// Of these, by somebody else's signature too: a verifier's, or the buyer's. The others rest on
-    /// the marketplace's word alone.
+    /// Of these, by somebody else's signature too: the buyer's, or that of a verifier other than
+    /// the marketplace's own. The others rest on the marketplace's word alone.
     #[serde(default)]
     pub settlements_independent: u64,
 }

@@ -272,6 +272,20 @@ async fn a_verdict_of_another_time_is_none() {
 }
 
 #[tokio::test]
+async fn a_verdict_of_the_day_before_yesterday_is_looked_for_again() {
+    let w = sqlite().await;
+    let options = json!({"verifier": w.vera.id(), "timeout_s": 30 * 24 * 3600});
+    let (id, verification) = w.delivered(json!({"metadata": {"skep": options}})).await;
+    let completed_at = w.f.now();
+    w.f.clock.advance(24 * HOUR + 300 * MS * 1000 + MS);
+    let message = sealed(&w, verification, |b| b.completed_at = completed_at).await;
+    let refused = w.thwarted_deal(id, w.callback(message)).await;
+    assert_eq!(refused, DealRefusal::BadCompletionTime { completed_at });
+    let message = sealed(&w, verification, |b| b.completed_at = completed_at.plus(MS)).await;
+    w.callback(message).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_late_verdict_is_evidence_and_nothing_else() {
     let w = sqlite().await;
     let (id, verification) = for_vera(&w).await;

@@ -1,14 +1,15 @@
 //! Whose word a certificate rests on besides the marketplace's.
 
 use skep_base::hash::sha256;
-use skep_market::check_score;
+use skep_market::{Known, check_score};
 use skep_score::verify::Source;
 use skep_wire::{
     hire::EscrowVerb,
-    score::{Certificate, Ordered, VerifyAnswer, VerifyLevel},
+    score::{Certificate, IssuerKey, KeyPurpose, Ordered, VerifyAnswer, VerifyLevel},
 };
 
 use super::*;
+use crate::deal_world::Looker;
 use crate::pay_world::{Bill, deliver, escrow_order, escrow_terms, hire, settle};
 
 impl World {
@@ -19,7 +20,7 @@ impl World {
 
     fn check(&self, said: &Certificate) -> VerifyAnswer {
         let source = Source { keys: &said.keys, host: None };
-        check_score(&said.publication, Some(said), Some(&source), self.f.now())
+        check_score(&said.publication, Some(said), Known::issuer(&source), self.f.now())
     }
 
     /// The checks that fail once a certificate was changed.
@@ -90,6 +91,35 @@ on_both_engines! {
         let mut quiet = good.clone();
         quiet.settlements.iter_mut().for_each(|s| s.ordered = None);
         assert_eq!(w.check(&quiet).coverage.unwrap().settlements_independent, 4);
+    }
+
+    async fn the_nodes_own_verifier_is_announced_and_not_independent(f: Fixture) {
+        let mut w = World::new(f).await;
+        for how in [End::Verified, End::Failed, End::OwnWordGood] {
+            end(&w, how).await;
+        }
+        let by = |said: &Certificate, who: &Looker| {
+            let verdicts = said.settlements.iter().filter_map(|s| s.verdict.as_ref());
+            verdicts.filter(|verdict| verdict.verifier == who.id()).count() as u64
+        };
+        let good = w.certificate().await;
+        assert_eq!(w.check(&good).coverage.unwrap().settlements_independent, 3);
+        let (vera, viv) = (by(&good, &w.vera), by(&good, &w.viv));
+        assert_eq!(vera + viv, 2, "the third is the buyer's own word");
+        let (own, theirs) = if vera > 0 { (&w.vera, vera) } else { (&w.viv, viv) };
+        let (id, key) = (own.id(), own.key.public());
+        w.f.market = w.market().clone().with_own_verifier(Some(id));
+        w.market().announce_score_keys().await.unwrap();
+        let said = w.certificate().await;
+        let keys = &said.keys.keys;
+        let own = keys.iter().filter(|key| key.purpose == KeyPurpose::Verifier);
+        assert_eq!(own.filter_map(IssuerKey::public_key).collect::<Vec<_>>(), [key]);
+        let answer = w.check(&said);
+        assert_eq!(answer.failed_checks, []);
+        assert_eq!(answer.coverage.unwrap().settlements_independent, 3 - theirs);
+        // It stays so for nodes that do not have it any more.
+        w.f.market = w.market().clone().with_own_verifier(None);
+        assert_eq!(w.certificate().await.keys.keys, said.keys.keys);
     }
 
     async fn a_buyers_order_counts_for_its_own_escrow_only(f: Fixture) {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use skep_market::check_score;
+use skep_market::{Known, check_score};
 use skep_score::{
     vc,
     verify::{Source, signed_bytes},
@@ -47,7 +47,7 @@ pub(super) async fn a_stranger_checks_the_certificate_offline(world: &World) -> 
     let source = Source { keys: &keys, host: Some(world.home.name()) };
     let at = world.publication().await?.issuer.computed_at;
     let check = |certificate: &skep_wire::score::Certificate| {
-        check_score(&certificate.publication, Some(certificate), Some(&source), at)
+        check_score(&certificate.publication, Some(certificate), Known::issuer(&source), at)
     };
     let answer = check(&certificate);
     ensure!(answer.level == Some(VerifyLevel::L3), "{:?}", answer.failed_checks);

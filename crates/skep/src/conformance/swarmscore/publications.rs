@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use skep_market::check_score;
+use skep_market::{Known, check_score};
 use skep_score::verify::Source;
 use skep_wire::score::{
     HEADER_EFFECTIVE_MODIFIER, HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER, Publication,
@@ -62,7 +62,7 @@ impl World {
         let keys = self.ann.score_keys().await?;
         let source = Source { keys: &keys, host: Some(self.home.name()) };
         let at = read.issuer.computed_at.plus(later);
-        let answer = check_score(&said, None, Some(&source), at);
+        let answer = check_score(&said, None, Known::issuer(&source), at);
         Ok((read, answer))
     }
 }
