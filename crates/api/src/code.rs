@@ -155,6 +155,10 @@ codes! {
         "It says since when the key may have been in other hands.";
     TooManyKeys "too_many_keys" 409 final "The agent has had too many keys"
         "Register a new agent.";
+    OperatorInCooldown "operator_in_cooldown" 409 final "The agent's operator answers for fraud"
+        "Nobody leaves an operator in its cool-down. The detail says when it ends.";
+    OperatorChanged "operator_changed" 409 retry "The agent got another operator meanwhile"
+        "Nothing was written; try again.";
     InsufficientFunds "insufficient_funds" 409 final "The wallet does not hold enough"
         "The detail says what is free and what is needed. Held money is not free.";
     LimitReached "limit_reached" 409 final "The budget does not allow it"
@@ -499,9 +503,15 @@ codes! {
     ImportBadPassport "import_bad_passport" 422 final "The passport's signature does not hold"
         "It must be signed by a key of the platform that issued the publication.";
     ImportOtherPassport "import_other_passport" 422 final "Passport and publication do not match"
-        "Both must be of the same agent and of the same platform.";
+        "Both must be of one export. The detail says what differs.";
     ImportOtherAgent "import_other_agent" 403 final "The export is another agent's"
         "The passport must name the agent that signs the request, or its key.";
+    ImportTaken "import_taken" 409 final "Another agent has imported this record"
+        "A record belongs to the first agent that brings it, with all its later exports.";
+    ImportRevoked "import_revoked" 403 final "The agent's platform has found fraud"
+        "Its benchmark is revoked or its operator under review. Export again when that is over.";
+    ImportDisputed "import_disputed" 409 final "Disputes are open at the agent's platform"
+        "Export again when they are settled.";
     ImportTooYoung "import_too_young" 422 final "The passport is too young"
         "Its first session must be at least 30 days ago.";
     ImportOwnExport "import_own_export" 422 final "This was exported here"

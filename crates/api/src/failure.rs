@@ -96,6 +96,8 @@ fn of_keys(reason: &KeyRefusal) -> Code {
         KeyRefusal::KeyUsedBefore => Code::KeyUsedBefore,
         KeyRefusal::CompromisedInFuture => Code::CompromisedInFuture,
         KeyRefusal::TooManyKeys => Code::TooManyKeys,
+        KeyRefusal::OperatorInCooldown { .. } => Code::OperatorInCooldown,
+        KeyRefusal::OperatorChanged => Code::OperatorChanged,
     }
 }
 

@@ -1,16 +1,17 @@
 //! Rotation, recovery, revocation and attachment: every change of an agent's keys.
 
 use serde::{Deserialize, Serialize};
-use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::sha256_parts};
+use skep_base::{AgentId, Did, Hash32, Timestamp, ed25519::PublicKey, hash::sha256_parts};
 use skep_store::{Guard, Job, JobDraft, JobEnd, Kept, Load, Lock, RouteKey, Turn};
 use skep_wire::identity::{Agent, KeyChange, Statement};
 
 use crate::{
     Answered, Failure, Market, Refusal,
     answer::{NONCE_KEPT_EXTRA, Stop},
-    identity::{AgentRecord, KeyEffect, KeyInput, SignedBy, agent_key, step},
+    identity::{AgentRecord, KeyEffect, KeyInput, KeyRefusal, SignedBy, agent_key, step},
     notice,
     register::{NAME_KEY, STATEMENT_AGE_MAX, bad_signature, check_fresh},
+    score::{OperatorScore, Whose, operator_score_key, rank_now},
 };
 
 /// The job that ends a recovery's delay.
@@ -72,6 +73,12 @@ impl Market {
         if let Some(new_key) = brought_in(&input) {
             load.names.push((NAME_KEY, new_key.to_string()));
         }
+        let mut leaves = None;
+        if matches!(input, KeyInput::Attach { .. }) {
+            let operator = self.agent_record(&agent).await?.agent.operator;
+            load.records.push((operator_score_key(&operator), Lock::None));
+            leaves = Some(operator);
+        }
         let (issued_at, once) = said.unzip();
         let outside = self.outside();
         self.run(load, once.into_iter().collect(), move |turn| {
@@ -82,6 +89,11 @@ impl Market {
             let record: AgentRecord = turn.record(&record_key)?.ok_or(Stop::Unheard(unknown))?;
             if let Some(job) = &job {
                 turn.end_job(JobEnd { route: job.route.clone(), id: job.id });
+            }
+            if let Some(operator) = &leaves {
+                check_leaving(turn, &record, operator)?;
+                // Its listings stand as its new operator does.
+                rank_now(turn, &Whose::Agent(agent))?;
             }
             let timer = record.timer_end();
             let (mut record, effects) = step(record, turn.now(), input.clone())
@@ -154,6 +166,19 @@ impl Market {
                 KeyInput::Attach { key: current, operator: statement.operator }
             }
         })
+    }
+}
+
+/// 9.7: nobody leaves an operator that is in its cool-down, not even oneself.
+fn check_leaving(turn: &Turn, record: &AgentRecord, operator: &Did) -> Result<(), Stop> {
+    let unheard = |reason: KeyRefusal| Err(Stop::Unheard(reason.into()));
+    if record.agent.operator != *operator {
+        return unheard(KeyRefusal::OperatorChanged);
+    }
+    let known: Option<OperatorScore> = turn.record(&operator_score_key(operator))?;
+    match known.and_then(|known| known.cooldown(turn.now())) {
+        Some(until) => unheard(KeyRefusal::OperatorInCooldown { until }),
+        None => Ok(()),
     }
 }
 

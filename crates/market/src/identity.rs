@@ -151,6 +151,10 @@ pub enum KeyRefusal {
     CompromisedInFuture,
     #[error("the agent has had {KEYS_MAX} keys; register a new agent")]
     TooManyKeys,
+    #[error("the agent's operator answers for fraud until {until}, and nobody leaves it before")]
+    OperatorInCooldown { until: Timestamp },
+    #[error("the agent got another operator at this very moment; try again")]
+    OperatorChanged,
 }
 
 /// The keys after an input, and what has to follow.

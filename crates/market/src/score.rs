@@ -31,7 +31,7 @@ use skep_score::{
     track::{Around, Evaluated},
 };
 use skep_store::{Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn};
-use skep_wire::score::{BenchmarkEvent, Evaluator};
+use skep_wire::score::{BenchmarkEvent, BenchmarkEventType, Evaluator};
 
 pub use self::{
     admin::AdminRefusal,
@@ -106,7 +106,12 @@ pub struct OperatorRevocation {
 
 impl OperatorScore {
     pub fn in_cooldown(&self, now: Timestamp) -> bool {
-        self.cooldown_until.is_some_and(|until| now < until)
+        self.cooldown(now).is_some()
+    }
+
+    /// Until when the cool-down goes on that it is in.
+    pub(crate) fn cooldown(&self, now: Timestamp) -> Option<Timestamp> {
+        self.cooldown_until.filter(|until| now < *until)
     }
 
     /// Takes an agent's newest revocation back. Says whether there was one.
@@ -224,13 +229,18 @@ impl Market {
             report::enlist(turn, &who.agent, track);
         }
         tell_badges(turn, &who.agent, &evaluated.badges)?;
-        if track.has_heartbeat() && track.heartbeat.is_none() {
-            heartbeat::schedule(turn, &who.agent, track)?;
-        }
         let to_show = track.to_show(&evaluated.score, turn.now());
         if to_show != track.shown {
             track.shown = to_show;
             rank_now(turn, &Whose::Agent(who.agent))?;
+        }
+        // What is shown now decides, too, whether somebody has to look again. A new benchmark gets a
+        // look of its own: the one that is set may be due already.
+        let granted =
+            |event: &BenchmarkEvent| event.benchmark_event_type == BenchmarkEventType::Granted;
+        let is_set = track.heartbeat.is_some() && !evaluated.event.as_ref().is_some_and(granted);
+        if track.has_heartbeat() && !is_set {
+            heartbeat::schedule(turn, &who.agent, track)?;
         }
         Ok(evaluated)
     }

@@ -92,6 +92,8 @@ pub fn step(
             let holds = tier != BenchmarkTier::None;
             match before.status {
                 Status::Revoked => None,
+                // Heartbeats keep and take; what is done grants.
+                Status::None if evaluator == Evaluator::Heartbeat => None,
                 Status::None | Status::Suspended if holds => {
                     let kind =
                         if before.status == Status::None { Event::Granted } else { Event::Cleared };

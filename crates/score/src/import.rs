@@ -1,14 +1,15 @@
 //! Section 10: what another platform has counted, and what it is worth here.
 
-use std::{cmp::Ordering, time::Duration};
+use std::{cmp::Ordering, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::json_sha256};
 use skep_wire::{
     score::{
-        BenchmarkTier, FailedCheck, Fraction, ImportAnswer, ImportRequest, ImportedCounts,
-        InformalTier, KeyPurpose, KeySet, PassportIssuer, Probation, Publication, TrustedIssuer,
+        BenchmarkStatus, BenchmarkTier, FailedCheck, Fraction, ImportAnswer, ImportRequest,
+        ImportedCounts, InformalTier, KeyPurpose, KeySet, PassportIssuer, Probation, Publication,
+        TrustedIssuer,
     },
     settle::Tier,
 };
@@ -16,6 +17,7 @@ use skep_wire::{
 use crate::{
     atep::spki_pem,
     compute::Input,
+    publish::VALID_FOR,
     track::{Track, WINDOW},
     verify,
 };
@@ -102,10 +104,12 @@ pub(crate) fn probation(first: u32, local_sessions: u64, local_tier: BenchmarkTi
 const KEYS_PATH: &str = "/.well-known/swarmscore-keys";
 /// The longest name of a platform, in bytes.
 const PLATFORM_LEN_MAX: usize = 255;
+/// The longest id of a passport, in bytes; ours have 36.
+const PASSPORT_ID_LEN_MAX: usize = 128;
 
 /// 10.2 and decision 41a: nobody is trusted without a word on how its sessions are verified, nor by
-/// keys that another host has.
-pub fn check_issuer(entry: &TrustedIssuer) -> Result<(), &'static str> {
+/// keys that another host has. `dev` as in [`is_key_url`].
+pub fn check_issuer(entry: &TrustedIssuer, dev: bool) -> Result<(), &'static str> {
     if entry.statement.trim().is_empty() {
         return Err("statement must say how its sessions are verified independently");
     }
@@ -116,7 +120,25 @@ pub fn check_issuer(entry: &TrustedIssuer) -> Result<(), &'static str> {
     if verify::host_of(&entry.platform_url) != host || verify::host_of(&entry.key_url) != host {
         return Err("platform is the host of platform_url and of key_url");
     }
+    if entry.keys.is_none() && !is_key_url(&entry.key_url, dev) {
+        return Err("key_url begins with https://: on the way keys could be changed");
+    }
     Ok(())
+}
+
+/// Whether keys may be fetched from there: nobody on the way can change them. `dev` allows this
+/// machine without TLS.
+pub fn is_key_url(url: &str, dev: bool) -> bool {
+    let here = || verify::host_of(url).is_some_and(is_loopback);
+    url.starts_with("https://") || (dev && here())
+}
+
+/// Whether a host, with or without a port, is this machine.
+fn is_loopback(host: &str) -> bool {
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |it| it.0);
+    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name == "localhost" || inner.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Why something is not imported.
@@ -128,10 +150,16 @@ pub enum Refusal {
     BadPublication { failed: Vec<FailedCheck> },
     #[error("the passport is not signed by the platform that it names")]
     BadPassport,
-    #[error("the passport and the publication are not of the same agent and platform")]
-    OtherPassport,
+    #[error("the passport and the publication do not belong together: {what}")]
+    OtherPassport { what: &'static str },
     #[error("the passport belongs to another agent")]
     OtherAgent,
+    #[error("another agent has brought this record: one record is one agent's")]
+    Taken,
+    #[error("its platform has revoked its benchmark, or has its operator under review")]
+    Revoked,
+    #[error("{open} of its disputes are open at its platform")]
+    Disputed { open: u32 },
     #[error("the passport's first session must be at least 30 days ago")]
     TooYoung,
     #[error("this was exported here")]
@@ -149,8 +177,11 @@ impl Refusal {
             Refusal::Unreadable { .. } => "import_unreadable",
             Refusal::BadPublication { .. } => "import_bad_publication",
             Refusal::BadPassport => "import_bad_passport",
-            Refusal::OtherPassport => "import_other_passport",
+            Refusal::OtherPassport { .. } => "import_other_passport",
             Refusal::OtherAgent => "import_other_agent",
+            Refusal::Taken => "import_taken",
+            Refusal::Revoked => "import_revoked",
+            Refusal::Disputed { .. } => "import_disputed",
             Refusal::TooYoung => "import_too_young",
             Refusal::OwnExport => "import_own_export",
             Refusal::Repeated => "import_repeated",
@@ -205,10 +236,18 @@ pub struct Applicant<'a> {
 pub struct Read {
     pub platform: String,
     pub platform_url: String,
+    pub passport_id: String,
     pub digest: Hash32,
     pub tier: Tier,
     pub counts: ImportedCounts,
     pub computed_at: Timestamp,
+}
+
+impl Read {
+    /// What the record is called, in all of its exports. A host has no slash.
+    pub fn record_name(&self) -> String {
+        format!("{}/{}", self.platform, self.passport_id)
+    }
 }
 
 /// Reads an export, so that its platform can be looked up.
@@ -219,6 +258,7 @@ pub fn read(request: &ImportRequest) -> Result<Read, Refusal> {
     Ok(Read {
         platform: publication.issuer.platform.clone(),
         platform_url: publication.issuer.platform_url.clone(),
+        passport_id: publication.agent_passport_id.clone(),
         digest,
         // Others are shown the publication only.
         tier: passport.trust_tier.current.min(publication.gates.atep_tier),
@@ -253,10 +293,19 @@ fn parse(request: &ImportRequest) -> Result<(Publication, Foreign), Refusal> {
         |what, e: serde_json::Error| Refusal::Unreadable { what, detail: e.to_string() };
     let publication = Publication::deserialize(&request.source_publication);
     let passport = Foreign::deserialize(&request.source_passport);
-    Ok((
-        publication.map_err(|e| unreadable("publication", e))?,
-        passport.map_err(|e| unreadable("passport", e))?,
-    ))
+    let publication = publication.map_err(|e| unreadable("publication", e))?;
+    // Both become a name that is kept.
+    let named = is_name(&publication.issuer.platform, PLATFORM_LEN_MAX)
+        && is_name(&publication.agent_passport_id, PASSPORT_ID_LEN_MAX);
+    if !named {
+        let detail = "its platform or its passport's id is no name".to_owned();
+        return Err(Refusal::Unreadable { what: "publication", detail });
+    }
+    Ok((publication, passport.map_err(|e| unreadable("passport", e))?))
+}
+
+fn is_name(text: &str, len_max: usize) -> bool {
+    (1..=len_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// 10.1, step 3: signatures, sums, and that it is the same agent.
@@ -276,24 +325,64 @@ pub fn check(
     if !failed.is_empty() {
         return Err(Refusal::BadPublication { failed });
     }
-    let same = passport.passport_id == publication.agent_passport_id
-        && passport.issuer.platform == *platform;
-    if !same {
-        return Err(Refusal::OtherPassport);
-    }
-    if !is_signed(&request.source_passport, &passport.issuer, keys) {
-        return Err(Refusal::BadPassport);
-    }
+    check_pair(request, keys, &publication, &passport)?;
     let by_id = passport.agent_id == applicant.agent.to_string();
     let by_key = passport.identity.public_key == Some(spki_pem(applicant.key));
     if !by_id && !by_key {
         return Err(Refusal::OtherAgent);
     }
+    check_standing(&publication)?;
     let first = passport.statistics.first_session_at;
     if first.is_none_or(|first| now.since(first) < AGE_MIN) {
         return Err(Refusal::TooYoung);
     }
     Ok(())
+}
+
+/// That the passport is the one that was exported with the publication: its issuer has signed many,
+/// and an old one may say more.
+fn check_pair(
+    request: &ImportRequest,
+    keys: &KeySet,
+    publication: &Publication,
+    passport: &Foreign,
+) -> Result<(), Refusal> {
+    let other = |what| Err(Refusal::OtherPassport { what });
+    if passport.passport_id != publication.agent_passport_id {
+        return other("they have different ids");
+    }
+    if passport.issuer.platform != publication.issuer.platform {
+        return other("they are of different platforms");
+    }
+    if !is_signed(&request.source_passport, &passport.issuer, keys) {
+        return Err(Refusal::BadPassport);
+    }
+    let (issued, computed) = (passport.issuer.issued_at, publication.issuer.computed_at);
+    if issued.since(computed).max(computed.since(issued)) > VALID_FOR {
+        return other("more than a day lies between them");
+    }
+    if passport.trust_tier.current != publication.gates.atep_tier {
+        return other("they say different tiers");
+    }
+    // Decision 40: it may be absent.
+    let carried = &request.source_passport["extensions"]["swarmscore"];
+    let digest = |document| json_sha256(document).ok();
+    if !carried.is_null() && digest(carried) != digest(&request.source_publication) {
+        return other("the passport carries another publication");
+    }
+    Ok(())
+}
+
+/// What its platform holds against an agent does not stay behind (9.7).
+fn check_standing(publication: &Publication) -> Result<(), Refusal> {
+    let gates = &publication.gates;
+    if publication.benchmark.status == BenchmarkStatus::Revoked || gates.operator_under_review {
+        return Err(Refusal::Revoked);
+    }
+    match gates.disputed_sessions_active {
+        0 => Ok(()),
+        open => Err(Refusal::Disputed { open }),
+    }
 }
 
 fn is_signed(passport: &Value, issuer: &PassportIssuer, keys: &KeySet) -> bool {

@@ -68,7 +68,7 @@ pub struct Track {
     /// How often something became of it; of its history only the newest is at hand.
     #[serde(skip_serializing_if = "is_zero")]
     pub benchmark_events: u64,
-    /// The timer of the next look at its benchmark.
+    /// The timer of the next look at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<JobId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -365,9 +365,16 @@ impl Track {
         }
     }
 
-    /// Whether heartbeats look at it: whoever holds a benchmark, or could get it back.
+    /// Whether heartbeats look at it: whoever holds a benchmark, or could get it back, and whoever
+    /// search shows something of that goes by itself as days go by.
     pub fn has_heartbeat(&self) -> bool {
-        matches!(self.benchmark.status, BenchmarkStatus::Active | BenchmarkStatus::Suspended)
+        use BenchmarkStatus::{Active, Suspended};
+        matches!(self.benchmark.status, Active | Suspended) || self.shows_what_passes()
+    }
+
+    /// Points leave the window, and a phase that only an import has given ends with it.
+    fn shows_what_passes(&self) -> bool {
+        self.shown.hundreds > 0 || self.shown.phase != phase(self.tier)
     }
 
     /// What search should show.

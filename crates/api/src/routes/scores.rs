@@ -136,20 +136,22 @@ pub(super) async fn export(
 ///
 /// What its issuer has signed about the agent that signs this request. Half of its sessions count
 /// beside those here once the probation is over, for 90 days from when they were published; the
-/// local score never changes by it. Each publication can be brought once.
+/// local score never changes by it. Each publication can be brought once, and whoever brings a
+/// record first is the only one that may bring newer ones of it.
 #[utoipa::path(
     post, path = "/v1/swarmscore/import", tag = "score", operation_id = "import_score",
     request_body = ImportRequest,
     responses(
         (status = 201, description = "It counts", body = ImportAnswer),
-        (status = 200, description = "There is no agreement with its issuer: nothing counts, and \
-            nothing was kept", body = ImportAnswer),
+        (status = 200, description = "There is no agreement with its issuer: nothing counts. \
+            Where `noted` is true, its tier is shown as unverified", body = ImportAnswer),
     ),
     security(("http_signature" = [])),
     extensions(("x-codes" = json!([
         "import_unreadable", "issuer_unreachable", "import_bad_publication",
-        "import_bad_passport", "import_other_passport", "import_other_agent", "import_too_young",
-        "import_own_export", "import_repeated", "import_older"
+        "import_bad_passport", "import_other_passport", "import_other_agent", "import_taken",
+        "import_revoked", "import_disputed", "import_too_young", "import_own_export",
+        "import_repeated", "import_older"
     ]))),
 )]
 pub(super) async fn import(State(api): State<Api>, signed: Signed) -> Result<Response, ApiError> {

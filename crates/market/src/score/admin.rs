@@ -39,6 +39,8 @@ pub enum AdminRefusal {
     Benchmark { benchmark: benchmark::OutOfTurn },
     #[error("{operator} is in no cool-down")]
     NoCooldown { operator: Did },
+    #[error("the agent got another operator at this very moment; nothing was done, say it again")]
+    OperatorChanged,
     #[error("a tier is only taken away by hand, and {tier:?} is not below the agent's")]
     NotLower { tier: Tier },
     #[error("minimums are only ever tightened: {minimums}")]
@@ -114,7 +116,8 @@ impl On<'_> {
     /// 9.7, whole: the benchmark goes, and the operator gets its cool-down.
     fn revoke(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
         self.step(turn, track, benchmark::Input::Revoke { reason: self.reason })?;
-        track.heartbeat = None;
+        // Badges go with it, and search hears of it.
+        self.market.evaluate(turn, self.who(), track, Evaluator::Admin)?;
         report::enlist(turn, &self.agent, track);
         let key = operator_score_key(self.operator);
         let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
@@ -214,8 +217,9 @@ impl Market {
         act: impl Fn(&On<'_>, &mut Turn, &mut Track) -> Result<Value, Stop> + Send + 'static,
     ) -> Result<AdminAnswer, Failure> {
         let operator = self.agent_record(&agent).await?.agent.operator;
-        let records = vec![(agent_key(&agent), Lock::None)];
-        let mut load = Load { records, ..Load::default() };
+        // Nobody gets another operator meanwhile: the one who answers is the one it has.
+        let owner = agent_key(&agent);
+        let mut load = Load { records: vec![(owner.clone(), Lock::Exclusive)], ..Load::default() };
         load_track(&mut load, &agent, &operator, Lock::Exclusive);
         // The cool-down is written by these acts alone.
         let cooldown = operator_score_key(&operator);
@@ -226,6 +230,10 @@ impl Market {
         }
         let market = self.clone();
         let done = self.run(load, vec![], move |turn| {
+            let known: Option<AgentRecord> = turn.record(&owner)?;
+            if known.is_none_or(|known| known.agent.operator != operator) {
+                return Err(AdminRefusal::OperatorChanged.into());
+            }
             let mut track = market.track_of(turn, &agent)?;
             let on = On { market: &market, agent, operator: &operator, reason: &reason };
             let now = act(&on, turn, &mut track)?;
@@ -301,7 +309,8 @@ impl Market {
     }
 
     async fn trust(&self, entry: TrustedIssuer, reason: String) -> Result<AdminAnswer, Failure> {
-        check_issuer(&entry).map_err(|what| AdminRefusal::BadIssuer { what: what.to_owned() })?;
+        check_issuer(&entry, self.dev)
+            .map_err(|what| AdminRefusal::BadIssuer { what: what.to_owned() })?;
         self.change_registry(reason, "issuer.trusted", move |registry| {
             registry.trusted_issuers.retain(|known| known.platform != entry.platform);
             if registry.trusted_issuers.len() >= ISSUERS_MAX {

@@ -1,4 +1,5 @@
-//! 9.2: whoever holds a benchmark is looked at again at a time that nobody can foresee.
+//! 9.2: whoever holds a benchmark is looked at again at a time that nobody can foresee. So is
+//! whoever search shows points of: they go as days go by, and nothing else would tell.
 
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, id::RequestId};
@@ -12,7 +13,7 @@ use skep_wire::score::Evaluator;
 use super::{Scored, history_list, load_track};
 use crate::{Failure, Market, answer::Stop, identity::agent_key};
 
-/// Jobs that look at a benchmark again.
+/// Jobs that look at an agent again.
 pub(crate) const HEARTBEAT_JOB: &str = "score.heartbeat";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +40,7 @@ pub(super) fn schedule(turn: &mut Turn, agent: &AgentId, track: &mut Track) -> R
 }
 
 impl Market {
-    /// Looks at an agent's benchmark, and sets the next look.
+    /// Looks at an agent, and sets the next look if there is something to look at.
     pub(crate) async fn finish_heartbeat(&self, job: Job) -> Result<(), Failure> {
         let Ok(HeartbeatJob { agent }) = serde_json::from_str(&job.body) else {
             self.store.fail_job(job, "the job names no agent".to_owned(), None).await?;

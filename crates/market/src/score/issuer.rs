@@ -11,7 +11,7 @@ use skep_base::{
     ed25519::{PublicKey, SecretKey},
     hash::sha256,
 };
-use skep_score::{publish::Platform, verify::host_of};
+use skep_score::{import::is_key_url, publish::Platform, verify::host_of};
 use skep_store::{Load, Lock, RecordKey};
 use skep_wire::{
     score::{IssuerKey, KeyPurpose, KeySet, TrustRegistry, TrustedIssuer},
@@ -144,8 +144,8 @@ impl Market {
         Ok(keys)
     }
 
-    /// Announces this node's keys, if they are not; old ones stay, so that what they signed can be
-    /// checked.
+    /// Announces this node's keys, if they are not. Old ones stay, so that what they signed can be
+    /// checked; scores of now are signed with the newest alone.
     pub async fn announce_score_keys(&self) -> Result<(), Failure> {
         let now = self.store.now().await?;
         let known: Option<KeySet> = self.read(score_keys_key()).await?;
@@ -159,7 +159,7 @@ impl Market {
             let mut known: KeySet = turn.record(&key)?.unwrap_or_default();
             let own = own.clone();
             if !is_announced(&known, &own, turn.now()) {
-                merge(&mut known, own);
+                announce(&mut known, own, turn.now());
                 let over = known.keys.len().saturating_sub(KEYS_MAX);
                 known.keys.drain(..over);
                 turn.put(&key, &known)?;
@@ -176,9 +176,12 @@ impl Market {
         let known: Option<KeySet> = self.read(score_keys_key()).await?;
         let mut known = known.unwrap_or_default();
         let now = self.store.now().await?;
-        let own = self.own_keys(now).await?;
         // A gateway says its key when the first session opens, which may be later.
-        merge(&mut known, own);
+        for own in self.own_keys(now).await? {
+            if !known.keys.iter().any(|key| same(key, &own)) {
+                known.keys.push(own);
+            }
+        }
         Ok(known)
     }
 
@@ -231,6 +234,9 @@ impl Market {
             platform: platform.to_owned(),
             detail: detail.to_owned(),
         };
+        if !is_key_url(key_url, self.dev) {
+            return Err(unreachable("keys are only taken over https"));
+        }
         let egress = self.egress.as_ref().ok_or_else(|| unreachable("no_egress"))?;
         let asked = egress.get_here(key_url.to_owned(), KEYS_LEN_MAX);
         let body = tokio::time::timeout(FETCH_TIME_MAX, asked).await;
@@ -245,14 +251,26 @@ fn same(a: &IssuerKey, b: &IssuerKey) -> bool {
     a.kid == b.kid && a.purpose == b.purpose && a.key == b.key
 }
 
+/// Whether a newer key ends this one. Nodes share one key for scores. Gateways may be many at a
+/// time, and receipts are dated by what they settle, however late a node learns of a new key.
+fn is_replaced(known: &IssuerKey, own: &IssuerKey) -> bool {
+    own.purpose == KeyPurpose::Publication && known.purpose == own.purpose && !same(known, own)
+}
+
 fn is_announced(known: &KeySet, own: &[IssuerKey], now: Timestamp) -> bool {
     let lasts = |key: &IssuerKey| key.valid_until.since(now) >= KEY_LEFT_MIN;
-    own.iter().all(|own| known.keys.iter().any(|key| same(key, own) && lasts(key)))
+    own.iter().all(|own| {
+        known.keys.iter().any(|key| same(key, own) && lasts(key))
+            && !known.keys.iter().any(|key| is_replaced(key, own) && key.valid_until > now)
+    })
 }
 
 /// What is known keeps its beginning.
-fn merge(known: &mut KeySet, own: Vec<IssuerKey>) {
+fn announce(known: &mut KeySet, own: Vec<IssuerKey>, now: Timestamp) {
     for own in own {
+        for key in known.keys.iter_mut().filter(|key| is_replaced(key, &own)) {
+            key.valid_until = key.valid_until.min(now);
+        }
         match known.keys.iter_mut().find(|key| same(key, &own)) {
             Some(key) => key.valid_until = key.valid_until.max(own.valid_until),
             None => known.keys.push(own),

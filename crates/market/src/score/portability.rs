@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 use skep_base::AgentId;
 use skep_score::import::{self, Applicant, Imported};
-use skep_store::{Load, Lock, RecordKey, RouteKey};
+use skep_store::{Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::score::{
     Evaluator, Export, ImportAnswer, ImportRequest, ImportSource, KeyPurpose, KeySet, TrustedIssuer,
 };
@@ -15,10 +15,12 @@ use super::{
     Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
     tell_agent,
 };
-use crate::{Answered, Failure, Market, Signed, identity::agent_key};
+use crate::{Answered, Failure, Market, Signed, answer::Stop, identity::agent_key};
 
 /// Names of publications that were brought: each has one owner for ever.
 const NAME_IMPORT: &str = "score_import";
+/// Names of records elsewhere: all exports of one are brought by the agent that was first.
+const NAME_RECORD: &str = "score_passport";
 
 /// What the log says of an import: enough to make the track record again.
 #[derive(Debug, Serialize)]
@@ -94,11 +96,15 @@ impl Market {
         };
         self.check_import(signed, request, &keys).await?;
         let operator = self.agent_record(&agent).await?.agent.operator;
-        let records = vec![(agent_key(&agent), Lock::Shared)];
-        let mut load = Load { records, ..Load::default() };
+        let mut load = Load {
+            records: vec![(agent_key(&agent), Lock::Shared)],
+            names: vec![(NAME_RECORD, read.record_name())],
+            ..Load::default()
+        };
         load_track(&mut load, &agent, &operator, Lock::Exclusive);
         let market = self.clone();
         self.run_signed(signed, load, move |turn, _| {
+            claim_record(turn, &read, &agent)?;
             let mut track = market.track_of(turn, &agent)?;
             let informal = import::note(&read, &mut track).map_err(ScoreRefusal::from)?;
             let told = json!({ "agent_id": agent, "informal": informal });
@@ -121,13 +127,14 @@ impl Market {
         let digest = read.digest.to_string();
         let mut load = Load {
             records: vec![(agent_key(&agent), Lock::Shared), (trust_registry_key(), Lock::None)],
-            names: vec![(NAME_IMPORT, digest.clone())],
+            names: vec![(NAME_IMPORT, digest.clone()), (NAME_RECORD, read.record_name())],
             ..Load::default()
         };
         load_track(&mut load, &agent, &operator, Lock::Exclusive);
         load.records.push((import_source_key(&agent), Lock::Exclusive));
         let market = self.clone();
         self.run_signed(signed, load, move |turn, _| {
+            claim_record(turn, &read, &agent)?;
             let repeated = || ScoreRefusal::from(import::Refusal::Repeated);
             if turn.name_owner(NAME_IMPORT, &digest)?.is_some() {
                 return Err(repeated().into());
@@ -159,6 +166,18 @@ pub(super) fn import_source_key(agent: &AgentId) -> RecordKey {
 fn signing(mut keys: KeySet, kid: &str) -> KeySet {
     keys.keys.retain(|key| key.kid == kid && key.purpose == KeyPurpose::Publication);
     keys
+}
+
+/// A record is one agent's: elsewhere it may be known by an address and by a key, and two agents
+/// here may each have one of them.
+fn claim_record(turn: &mut Turn, read: &import::Read, agent: &AgentId) -> Result<(), Stop> {
+    let name = read.record_name();
+    match turn.name_owner(NAME_RECORD, &name)? {
+        None => turn.claim_name(NAME_RECORD, &name, agent),
+        Some(owner) if owner == agent.to_string() => {}
+        Some(_) => return Err(ScoreRefusal::from(import::Refusal::Taken).into()),
+    }
+    Ok(())
 }
 
 /// The key that an export says it was signed with.

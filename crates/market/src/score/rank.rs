@@ -82,13 +82,14 @@ impl Market {
                 (page.iter().filter_map(|listed| listed.member.parse().ok()).collect(), next)
             }
         };
-        for id in ids {
-            self.rank(id).await?;
-        }
-        let whose = match whose {
-            Whose::Operator(operator, _) => next.map(|next| Whose::Operator(operator, Some(next))),
+        let walked = match &whose {
+            Whose::Operator(operator, _) => Some(*operator),
             _ => None,
         };
+        for id in ids {
+            self.rank(id, walked).await?;
+        }
+        let whose = walked.zip(next).map(|(walked, next)| Whose::Operator(walked, Some(next)));
         let end = JobEnd { route: job.route.clone(), id: job.id };
         let ended = self.run(Load::default(), vec![], move |turn| {
             turn.end_job(end.clone());
@@ -97,8 +98,9 @@ impl Market {
         ended.await.map(drop)
     }
 
-    /// Puts one listing in order, with what is known of its seller now.
-    async fn rank(&self, id: ListingId) -> Result<(), Failure> {
+    /// Puts one listing in order, with what is known of its seller now. If it was found on the list
+    /// of an operator that its seller has left, it goes from there.
+    async fn rank(&self, id: ListingId, walked: Option<Did>) -> Result<(), Failure> {
         let key = listing_key(&id);
         let known: Option<ListingRecord> = self.read(key.clone()).await?;
         let Some(known) = known else { return Ok(()) };
@@ -110,6 +112,14 @@ impl Market {
         let market = self.clone();
         let ranked = self.run(load, vec![], move |turn| {
             let Some(before) = turn.record::<ListingRecord>(&key)? else { return Ok(()) };
+            let seller: Option<AgentRecord> = turn.record(&agent_key(&agent))?;
+            if seller.is_none_or(|seller| seller.agent.operator != operator) {
+                // It was just attached to another one, and is ranked for that by itself.
+                return Ok(());
+            }
+            if let Some(left) = walked.filter(|walked| *walked != operator) {
+                turn.delist(&operator_list(&left), id);
+            }
             let list = operator_list(&operator);
             if before.is_removed() {
                 turn.delist(&list, id);

@@ -6,8 +6,12 @@ mod evidence;
 mod gate;
 #[path = "scores/life.rs"]
 mod life;
+#[path = "scores/operators.rs"]
+mod operators;
 #[path = "scores/replay.rs"]
 mod replay;
+#[path = "scores/travel.rs"]
+mod travel;
 
 use std::time::Duration;
 

@@ -111,9 +111,17 @@ fn criterion(kind: BadgeKind, track: &Track, window: &Totals, around: &Around<'_
         CryptoIdentity => around.has_key,
         ConduitVerified => track.last_proof_at.is_some() && !is_over(kind, track, around.now),
         TrustedReview => track.reviewed_at.is_some() && !is_over(kind, track, around.now),
-        BenchmarkStandard => track.held() >= BenchmarkTier::Standard,
-        BenchmarkElite => track.held() >= BenchmarkTier::Elite,
+        BenchmarkStandard | BenchmarkElite => is_benchmarked(kind, track),
     })
+}
+
+/// Whether the benchmark is held that a badge says.
+fn is_benchmarked(kind: BadgeKind, track: &Track) -> bool {
+    let least = match kind {
+        BadgeKind::BenchmarkElite => BenchmarkTier::Elite,
+        _ => BenchmarkTier::Standard,
+    };
+    track.held() >= least
 }
 
 /// Whether the work of the window is as good as a badge for success says.
@@ -200,6 +208,7 @@ impl Look<'_> {
         let holds = match kind {
             HighSuccess90 | HighSuccess95 | HighSuccess99 => succeeds(kind, &self.window()),
             DomainSpecialist => !self.breadth.specializations(self.now).is_empty(),
+            BenchmarkStandard | BenchmarkElite => is_benchmarked(kind, self.track),
             _ => true,
         };
         let expired = expiry(kind, self.track).filter(|expires| *expires <= self.now);

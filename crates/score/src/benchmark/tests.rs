@@ -68,8 +68,8 @@ fn the_whole_table() {
         None, session STANDARD: Active Standard first 10 since 10 looked 10: Granted Standard
         None, session ELITE: Active Elite first 10 since 10 looked 10: Granted Elite
         None, beat NONE: None None first - since - looked 10: silent
-        None, beat STANDARD: Active Standard first 10 since 10 looked 10: Granted Standard
-        None, beat ELITE: Active Elite first 10 since 10 looked 10: Granted Elite
+        None, beat STANDARD: None None first - since - looked 10: silent
+        None, beat ELITE: None None first - since - looked 10: silent
         None, revoke: Revoked None first - since - looked -: Revoked None fraud
         None, clear: refused: the benchmark is not revoked
         Active, session NONE: Suspended Standard first 1 since - looked 10: Suspended Standard idle

@@ -1,4 +1,4 @@
-use skep_wire::score::BenchmarkEventType;
+use skep_wire::score::{BenchmarkEventType, ImportedCounts};
 
 use super::*;
 
@@ -152,6 +152,36 @@ fn higher_tiers_ask_for_more_than_sessions() {
     story.has_key = false;
     story.look(Evaluator::Heartbeat);
     assert_eq!(story.track.tier, Tier::Trusted);
+}
+
+/// Whoever search shows something of that can go is looked at, until it is gone.
+#[test]
+fn what_search_shows_is_looked_at_while_it_can_go() {
+    let mut story = Story::new();
+    let show = |story: &mut Story| {
+        let score = story.look(Evaluator::Heartbeat).score;
+        story.track.shown = story.track.to_show(&score, story.now);
+        (story.track.shown.hundreds, story.track.shown.phase, story.track.has_heartbeat())
+    };
+    story.events(&[(Dimension::Ap2, 8)]);
+    assert_eq!(show(&mut story), (0, Phase::Unverified, false));
+    story.events(&[(Dimension::Ap2, 2)]);
+    assert_eq!(show(&mut story), (1, Phase::Basic, true));
+    story.now = story.now.plus(WINDOW);
+    assert_eq!(show(&mut story), (0, Phase::Basic, false), "a tier stays");
+    story.track.bring(Imported {
+        platform: "one.example".to_owned(),
+        digest: Hash32::ZERO,
+        counts: ImportedCounts::default(),
+        tier: Tier::Verified,
+        haircut: import::HAIRCUT,
+        probation_sessions: import::PROBATION_SESSIONS,
+        computed_at: story.now,
+        imported_at: story.now,
+    });
+    assert_eq!(show(&mut story), (0, Phase::Verified, true));
+    story.now = story.now.plus(WINDOW);
+    assert_eq!(show(&mut story), (0, Phase::Basic, false), "and what was imported ends");
 }
 
 #[test]

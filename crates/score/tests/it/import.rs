@@ -8,10 +8,14 @@ use skep_score::{
     import::{self, Applicant, HAIRCUT, PROBATION_SESSIONS, Refusal},
     money::FULL_E4,
     parameters::Parameters,
+    publish,
     verify::{self, Source},
 };
 use skep_wire::{
-    score::{BenchmarkTier, ImportRequest, Phase, TrustedIssuer},
+    score::{
+        BenchmarkState, BenchmarkStatus, BenchmarkTier, ImportRequest, Phase, Publication,
+        TrustedIssuer,
+    },
     settle::Tier,
 };
 
@@ -157,7 +161,9 @@ fn forged_expired_and_foreign_exports_are_refused() {
     };
     let tier = "/trust_tier/current";
     assert_eq!(change(tier, json!("TRUSTED"), false), Err(Refusal::BadPassport));
-    assert_eq!(change("/passport_id", json!("other"), true), Err(Refusal::OtherPassport));
+    let code = |pointer: &str, value: Value| change(pointer, value, true).unwrap_err().code();
+    assert_eq!(code("/passport_id", json!("other")), "import_other_passport");
+    assert_eq!(code("/issuer/platform", json!("other")), "import_other_passport");
     let young = json!(Timestamp::from_ms(source.now.as_ms() - 30 * DAY + 1));
     let first = "/statistics/first_session_at";
     assert_eq!(change(first, young, true), Err(Refusal::TooYoung));
@@ -166,8 +172,99 @@ fn forged_expired_and_foreign_exports_are_refused() {
     // A platform does not take back what it exported.
     let own = World::standard(2);
     assert_eq!(check(&own, &export(&own), own.now), Err(Refusal::OwnExport));
+    for id in ["", "a b", "a\u{0}b", &"a".repeat(129)] {
+        let mut unnamed = request.clone();
+        unnamed.source_publication["agent_passport_id"] = json!(id);
+        assert_eq!(import::read(&unnamed).unwrap_err().code(), "import_unreadable", "{id:?}");
+    }
     let rubbish = ImportRequest { source_publication: json!(1), source_passport: json!({"a": []}) };
     assert_eq!(check(&source, &rubbish, source.now).unwrap_err().code(), "import_unreadable");
+}
+
+#[test]
+fn a_passport_comes_with_its_own_publication() {
+    let mut source = World::standard(1);
+    let request = export(&source);
+    let passport = |change: &dyn Fn(&mut Value)| {
+        let mut changed = request.clone();
+        change(&mut changed.source_passport);
+        source.resign(&mut changed.source_passport);
+        check(&source, &changed, source.now)
+    };
+    let other = |what| Err(Refusal::OtherPassport { what });
+    // Up to a day lies between them, either way.
+    let issued = |ms: i64| {
+        let at = Timestamp::from_ms(source.now.as_ms() + ms);
+        passport(&|passport| passport["issuer"]["issued_at"] = json!(at))
+    };
+    assert_eq!((issued(DAY), issued(-DAY)), (Ok(()), Ok(())));
+    let apart = other("more than a day lies between them");
+    assert_eq!((issued(DAY + 1), issued(-DAY - 1)), (apart.clone(), apart));
+    let tier = passport(&|passport| passport["trust_tier"]["current"] = json!("TRUSTED"));
+    assert_eq!(tier, other("they say different tiers"));
+    // Decision 40: an extension may be absent, and is the same document otherwise.
+    let carried =
+        |value: Value| passport(&|passport| passport["extensions"]["swarmscore"] = value.clone());
+    assert_eq!(carried(json!(null)), Ok(()));
+    assert_eq!(passport(&|passport| passport["extensions"] = json!({})), Ok(()));
+    let mut changed = request.source_publication.clone();
+    changed["score_gap"] = json!(7);
+    let another = other("the passport carries another publication");
+    assert_eq!((carried(changed), carried(json!("none"))), (another.clone(), another));
+    // A passport of some weeks ago, which its issuer has signed as well.
+    source.now = Timestamp::from_ms(source.now.as_ms() + 20 * DAY);
+    let mut newer = export(&source);
+    newer.source_passport = request.source_passport;
+    assert_eq!(check(&source, &newer, source.now), other("more than a day lies between them"));
+}
+
+#[test]
+fn whom_its_platform_has_found_to_cheat_does_not_leave_by_an_export() {
+    let source = World::standard(1);
+    let said = |change: &dyn Fn(&mut Publication)| {
+        let mut publication = source.publication(false);
+        change(&mut publication);
+        let publication = publish::derive(&publication).sign(&source.house.issuer).unwrap();
+        let mut request = export(&source);
+        request.source_publication = serde_json::to_value(publication).unwrap();
+        request.source_passport["extensions"]["swarmscore"] = request.source_publication.clone();
+        source.resign(&mut request.source_passport);
+        check(&source, &request, source.now)
+    };
+    assert_eq!(said(&|_| {}), Ok(()));
+    let revoked = said(&|publication| {
+        publication.benchmark = BenchmarkState {
+            status: BenchmarkStatus::Revoked,
+            tier: BenchmarkTier::None,
+            continuous_since: None,
+            ..publication.benchmark.clone()
+        };
+    });
+    assert_eq!(revoked, Err(Refusal::Revoked));
+    let under_review = said(&|publication| publication.gates.operator_under_review = true);
+    assert_eq!(under_review, Err(Refusal::Revoked));
+    let disputed = said(&|publication| publication.gates.disputed_sessions_active = 2);
+    assert_eq!(disputed, Err(Refusal::Disputed { open: 2 }));
+}
+
+#[test]
+fn keys_are_taken_over_tls_or_from_this_machine_for_tests() {
+    let (other, here) = ("http://one.example/keys", "http://127.0.0.1:4020/keys");
+    assert!(import::is_key_url("https://one.example/keys", false));
+    for url in [here, "http://localhost/keys", "http://[::1]/keys", "http://[::1]:80/keys"] {
+        assert!(import::is_key_url(url, true) && !import::is_key_url(url, false), "{url}");
+    }
+    for url in [other, "http://127.0.0.1.example/", "http://127.0.0.1@one.example/", "file://[::1]"]
+    {
+        assert!(!import::is_key_url(url, true) && !import::is_key_url(url, false), "{url}");
+    }
+    let mut entry = trusted(&World::new(1));
+    assert_eq!(import::check_issuer(&entry, false), Ok(()));
+    entry.key_url = other.to_owned();
+    assert!(import::check_issuer(&entry, true).unwrap_err().contains("https"));
+    // Nothing is fetched where the keys were given.
+    entry.keys = Some(World::new(1).house.keys());
+    assert_eq!(import::check_issuer(&entry, false), Ok(()));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use skep_score::{
 };
 use skep_wire::{
     score::{
-        BadgeKind, BenchmarkEvent, BenchmarkEventType, BenchmarkTier, Blocked, Evaluator,
-        PASSPORT_DOMAINS_MAX, PASSPORT_HISTORY_MAX, Publication,
+        BadgeKind, BenchmarkEvent, BenchmarkEventType, BenchmarkStatus, BenchmarkTier, Blocked,
+        Evaluator, PASSPORT_DOMAINS_MAX, PASSPORT_HISTORY_MAX, Publication,
     },
     settle::Tier,
 };
@@ -140,6 +140,22 @@ fn badges_come_and_go() {
     let shown = look(&world, |look| look.shown(false));
     let new = shown.iter().find(|badge| badge.badge_type == ConduitVerified).unwrap();
     assert_eq!(new.earned_at, world.now);
+}
+
+/// However it went, and whether somebody has looked or not.
+#[test]
+fn a_badge_says_only_what_benchmark_is_held() {
+    use BadgeKind::BenchmarkStandard;
+    let mut world = World::standard(1);
+    let has = |badges: Vec<BadgeKind>| badges.contains(&BenchmarkStandard);
+    let shown = |world: &World| look(world, |look| look.shown(false));
+    let past = |world: &World| look(world, |look| look.past());
+    assert!(has(shown(&world).iter().map(|badge| badge.badge_type).collect()));
+    for status in [BenchmarkStatus::Revoked, BenchmarkStatus::Suspended] {
+        world.track.benchmark.status = status;
+        assert!(!has(shown(&world).iter().map(|badge| badge.badge_type).collect()), "{status:?}");
+        assert!(has(past(&world).iter().map(|badge| badge.badge_type).collect()), "{status:?}");
+    }
 }
 
 /// Nobody has looked for weeks: what a badge was given for is no more in the window, although the

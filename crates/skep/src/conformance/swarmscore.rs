@@ -335,6 +335,11 @@ fn deviations() -> Vec<Deviation> {
             "9.2",
             "a benchmark that was suspended comes back as CLEARED when the numbers are good again",
         ),
+        deviation(
+            "14.3",
+            "an agent that never held a benchmark can be revoked and cleared, too: these two \
+            events then name the tier NONE",
+        ),
         deviation("10.1", "exports hold local sessions only, so that nothing counts in a circle"),
         deviation(
             "10.1",

@@ -5,15 +5,19 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Value, json};
 use skep_agent::{Keyring, Passphrase};
-use skep_base::{Timestamp, ed25519::SecretKey, id::DealId};
+use skep_base::{AgentId, Timestamp, ed25519::SecretKey, id::DealId, wallet::WalletKey};
 use skep_sdk::Client;
 use skep_testkit::process::Child;
-use skep_wire::settle::{EscrowStatus, NegotiationResponse, ResponseStatus, VCAP_VERSION};
+use skep_wire::{
+    identity::{Binding, RegisterAgent, Statement as _},
+    score::Export,
+    settle::{EscrowStatus, NegotiationResponse, ResponseStatus, VCAP_VERSION},
+};
 
 use crate::proof_page::get;
 
@@ -74,11 +78,33 @@ impl World {
     }
 
     fn client(&self, keys: &Path, name: &str) -> Client {
-        let path = keys.join(format!("{name}.keys"));
-        let passphrase = Passphrase::new("correct horse".to_owned().into()).unwrap();
-        let keyring = Keyring::open(&path, &passphrase).unwrap();
-        let key = SecretKey::from_seed(*keyring.secret().seed());
-        Client::new(&self.url).unwrap().with_key(keyring.agent_id(), key)
+        let (agent, key) = open(&keys.join(format!("{name}.keys")));
+        Client::new(&self.url).unwrap().with_key(agent, key)
+    }
+
+    /// Somebody with a wallet of its own, who has this key.
+    async fn stranger_with(&self, key: SecretKey) -> Client {
+        let wallet = WalletKey::from_bytes([8; 32]).unwrap();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let binding = Binding {
+            agent_id: wallet.address(),
+            public_key: key.public(),
+            recovery_key: None,
+            operator: None,
+            name: None,
+            webhook_hash: None,
+            issued_at: Timestamp::EPOCH.plus(since_epoch),
+        };
+        let request = RegisterAgent {
+            wallet_signature: binding.sign_with_wallet(&wallet).unwrap(),
+            key_signature: binding.sign(&key).unwrap(),
+            operator_signature: None,
+            webhook_url: None,
+            binding,
+        };
+        let client = Client::new(&self.url).unwrap();
+        client.register_agent(&request).await.unwrap();
+        client.with_key(wallet.address(), key)
     }
 
     fn write(&self, name: &str, value: &Value) -> String {
@@ -86,6 +112,12 @@ impl World {
         fs::write(&path, value.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     }
+}
+
+fn open(keys: &Path) -> (AgentId, SecretKey) {
+    let passphrase = Passphrase::new("correct horse".to_owned().into()).unwrap();
+    let keyring = Keyring::open(keys, &passphrase).unwrap();
+    (keyring.agent_id(), SecretKey::from_seed(*keyring.secret().seed()))
 }
 
 /// Nothing of the machine's own settings gets in; each agent has files of its own.
@@ -382,8 +414,24 @@ fn a_record_is_taken_to_another_node_once() {
     let back = away.json("ben", &["score", "export", &ben, "--keys", bens.to_str().unwrap()]);
     assert!(back["publication"].get("with_imports").is_none(), "no loops: {back}");
 
+    // Over there Ben has another key now, and here somebody else has it: the record stays Ben's.
+    let moved = home.path("moved.keys");
+    fs::copy(&bens, &moved).unwrap();
+    let moved_path = moved.to_str().unwrap();
+    home.told("ben", &["keys", "rotate", "--keys", moved_path]);
+    let exported = || home.json("ben", &["score", "export", &ben, "--keys", moved_path]);
+    let fresh: Export = serde_json::from_value(exported()).unwrap();
+    let taken = runtime().block_on(async {
+        let second = away.stranger_with(open(&moved).1).await;
+        second.import_score(&fresh.into()).await.unwrap_err()
+    });
+    assert_eq!(taken.code(), "import_taken");
+    // What was found out over there does not stay behind.
+    home.json("operator", &["admin", "revoke", &ben, "--reason", "sold work of others"]);
+    code(&import(&bens, &exported()), "import_revoked");
+
     runtime().block_on(away.client(&keys, "ann").advance_clock(2 * DAY_S)).unwrap();
-    let late = home.json("ben", &["score", "export", &ben]);
+    let late = exported();
     code(&import(&bens, &late), "import_bad_publication");
     // Its keys are asked for again after a while, and nobody is there.
     runtime().block_on(away.client(&keys, "ann").advance_clock(DAY_S)).unwrap();

@@ -452,7 +452,11 @@ impl Town {
                 deal.provider == who
                     && deal.requester_operator != deal.provider_operator
                     && deal.escrow == escrow::State::Released
-                    && deal.closed.is_some_and(|c| c.method != Method::SelfAttested)
+                    && deal.closed.is_some_and(|c| {
+                        let is_half = 2 * c.released.minor() >= deal.terms.price.amount.minor();
+                        let is_work = c.method != Method::Agreed || deal.delivered.is_some();
+                        is_half && is_work && c.method != Method::SelfAttested
+                    })
             });
             if (track.totals.ap2_ok, track.disputes, track.subsidies_open)
                 != (paid.count() as u64, 0, 0)

@@ -182,6 +182,62 @@ on_both_engines! {
         w.scores_are_what_the_log_says().await;
     }
 
+    async fn a_revocation_takes_the_badge(f: Fixture) {
+        let w = world(f).await;
+        w.earn().await;
+        let kind = skep_wire::score::BadgeKind::BenchmarkStandard;
+        let badges = async || {
+            let full = w.market().passport(&w.ben.id()).await.unwrap().badges;
+            let public = w.market().public_passport(&w.ben.id()).await.unwrap().badges;
+            [full, public].map(|badges| badges.iter().any(|badge| badge.badge_type == kind))
+        };
+        assert_eq!(badges().await, [true; 2]);
+        let agent_id = w.ben.id();
+        for act in [AdminAct::RevokeBenchmark { agent_id }, AdminAct::ClearRevocation { agent_id }] {
+            w.f.tick();
+            w.market().admin(AdminRequest { act, reason: "fraud?".to_owned() }).await.unwrap();
+            assert_eq!(badges().await, [false; 2]);
+            let past = w.track().await.past_badges;
+            assert!(past.iter().any(|badge| badge.badge_type == kind), "{past:?}");
+            w.scores_are_what_the_log_says().await;
+        }
+        // The look that was set before finds nothing to say of it.
+        let told = w.told().await.len();
+        w.f.clock.advance(49 * HOUR);
+        w.run_timers().await;
+        assert_eq!((w.told().await.len(), w.track().await.held()), (told, BenchmarkTier::None));
+        w.scores_are_what_the_log_says().await;
+    }
+
+    async fn points_that_are_over_go_from_search_by_themselves(f: Fixture) {
+        let w = world(f).await;
+        let listing = w.list(&w.ben).await.id();
+        let seen = async || {
+            w.run_timers().await;
+            w.market().listing(listing).await.unwrap().score_at_least
+        };
+        for n in 1..=10 {
+            assert_eq!(w.track().await.heartbeat.is_some(), n > 9, "before deal {n}");
+            w.paid().await;
+        }
+        // Nine deals are 108 points. What comes then sets no other look.
+        let look = w.track().await.heartbeat;
+        w.paid().await;
+        assert_eq!((look.is_some(), w.track().await.heartbeat), (true, look));
+        assert_eq!(seen().await, Some(100));
+        let last = w.track().await.last_at.unwrap();
+        for _ in 0..89 {
+            w.f.clock.advance(DAY);
+            assert_eq!(seen().await, Some(100));
+            assert!(w.track().await.heartbeat.is_some());
+        }
+        w.f.clock.set(last.plus(WINDOW + 2 * DAY));
+        assert_eq!(seen().await, Some(0));
+        assert_eq!(w.track().await.heartbeat, None, "there is nothing left to look at");
+        assert!(w.told().await.is_empty(), "no benchmark, no history");
+        w.scores_are_what_the_log_says().await;
+    }
+
     async fn fraud_of_one_hides_the_operators_other_agents_for_ninety_days(f: Fixture) {
         let w = world(f).await;
         let bea = Person::new(3);
