@@ -247,7 +247,7 @@ fn what_the_specification_derives_is_compared_and_nothing_else() {
         ("/dimensions/technical_execution/conduit_rate_90d", json!(0.96)),
         ("/dimensions/commercial_reliability/ap2_volume_factor", json!(0.9)),
         ("/gates/meets_ap2_minimum", json!(false)),
-        ("/escrow/modifier", json!(0.3927)),
+        ("/escrow/modifier", json!(0.3929)),
         ("/qualification_gaps", json!(["more"])),
         ("/swarmscore_version", json!("2.0")),
     ] {

@@ -510,7 +510,7 @@ fn what_was_imported_counts_after_thirty_sessions() {
     let others = verify("certificate.json", &away.url);
     assert_eq!(others.0, json!("L2"));
     assert!(others.1.iter().all(|check| check == "imports.publication"), "{others:?}");
-    let mut hidden = certificate;
+    let mut hidden = certificate.clone();
     hidden.as_object_mut().unwrap().remove("imported");
     let hidden = verify(&away.write("hidden.json", &hidden), &home.url);
     assert_eq!(hidden, (json!("L2"), vec![json!("imports.missing")]));
