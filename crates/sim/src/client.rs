@@ -200,6 +200,7 @@ impl Client {
             accepted,
             reason: (!accepted).then(|| "another way, please".to_owned()),
             plan_id: Some(plan_id),
+            content_cid: None,
         })
     }
 

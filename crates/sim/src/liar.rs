@@ -10,8 +10,8 @@ use std::{
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
 use skep_swarm::{epoch::Epoch, genesis::Genesis};
 use skep_wire::swarm::{
-    Assign, Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Outcome,
-    Plan, Share, Signed, Step, Subject, Task, TaskStatus, Value, Word,
+    Assign, Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Observed,
+    Outcome, Plan, Share, Signed, Step, Subject, Task, TaskStatus, Value, Word,
 };
 
 use crate::{
@@ -259,6 +259,7 @@ impl Liar {
         }
         let message = if self.has(Lie::FalsePlace) { self.misplace(message) } else { message };
         let message = if self.has(Lie::FalseCompute) { self.pretend(message) } else { message };
+        let message = if self.has(Lie::FalseWitness) { self.slander(message) } else { message };
         match self.second_version(&message) {
             Some(Version::Instead(message)) => {
                 Altered { drafts: vec![self.say(to, message, attached)], dies }
@@ -291,6 +292,17 @@ impl Liar {
             let claims = self.rng.percent(10);
             keepalive.computed =
                 keepalive.computed.filter(|_| claims).map(|said| Computed { nonce, ..said });
+        }
+        message
+    }
+
+    /// Has seen the best of its friends and the worst of everybody else.
+    fn slander(&self, mut message: Message) -> Message {
+        if let Message::ElectionVote(vote) = &mut message {
+            for (did, seen) in &mut vote.observed {
+                let share = if self.schemer.is_friend(did) { Share::ONE } else { Share::ZERO };
+                *seen = Observed { uptime: share, proof_of_compute: share };
+            }
         }
         message
     }

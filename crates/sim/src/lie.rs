@@ -1,5 +1,7 @@
 //! What liars do.
 
+use std::fmt;
+
 /// One way to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lie {
@@ -63,6 +65,14 @@ pub enum Lie {
     StandAlone,
     /// Reveals its plan to half of the others only.
     RevealToHalf,
+    /// Says in elections that its friends were always there, and nobody else ever.
+    FalseWitness,
+}
+
+impl fmt::Display for Lie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 impl Lie {
@@ -92,17 +102,23 @@ impl Lie {
 
     /// Some have one of these, too, of each list. Each is drawn apart, by its name: what else is
     /// drawn from a seed stays what it was when a list is added.
-    pub const DRAWN_APART: [(&str, &[Lie]); 5] = [
+    pub const DRAWN_APART: [(&str, &[Lie]); 6] = [
         ("lies", &[Lie::PadRecord, Lie::LateCommit, Lie::FatBundles]),
         ("seldom lies", &[Lie::JumpViews, Lie::SquatId, Lie::DropBallots]),
         ("inventions", &[Lie::InventedParts]),
         ("seizures", &[Lie::RaceChair, Lie::HidePlans, Lie::StandAlone]),
         ("half words", &[Lie::RevealToHalf]),
+        ("false witness", &[Lie::FalseWitness]),
     ];
 
     /// Every lie there is.
     pub fn all() -> impl Iterator<Item = Lie> {
         let apart = Lie::DRAWN_APART.into_iter().flat_map(|(_, lies)| lies.iter().copied());
         Lie::DRAWN.into_iter().chain(apart)
+    }
+
+    /// The lie with this name.
+    pub fn named(name: &str) -> Option<Lie> {
+        Lie::all().find(|lie| lie.to_string() == name)
     }
 }

@@ -147,6 +147,12 @@ impl Accord {
         self.decided.as_ref().filter(|decided| decided.is_whole())
     }
 
+    /// The bytes of the messages that are kept of what was decided.
+    pub(crate) fn decided_len(&self) -> usize {
+        let messages = self.decided.iter().flat_map(|it| it.signatures.iter().chain(&it.record));
+        messages.map(|kept| kept.wire_len()).sum()
+    }
+
     pub fn is_witness(&self) -> bool {
         self.witness
     }
@@ -215,7 +221,12 @@ impl Accord {
         self.decided = Some(proven);
         self.proposal = None;
         self.moved_on.clear();
-        if is_whole { vec![Act::Decided] } else { Vec::new() }
+        if !is_whole {
+            return Vec::new();
+        }
+        // What did not become final is not needed any more.
+        (self.offer, self.seen, self.prepared) = (None, None, None);
+        vec![Act::Decided]
     }
 
     /// A value's messages: those that came with it, or those seen before.

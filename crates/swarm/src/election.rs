@@ -106,10 +106,8 @@ pub fn elect(previous: &Epoch, genesis: &Genesis, epoch: u64, record: &[Kept]) -
     standing.truncate(CANDIDATES_MAX);
     let candidates: BTreeMap<Did, Share> =
         standing.into_iter().map(|(_, did, composite)| (did, composite)).collect();
-    let weight_of = |did: &Did| {
-        let known = previous.member(did).map(|member| member.weight);
-        weights.get(did).copied().or(known).unwrap_or(WEIGHT_MIN)
-    };
+    // Decision 44a: whoever shows nothing in this record weighs least, whatever it has shown before.
+    let weight_of = |did: &Did| weights.get(did).copied().unwrap_or(WEIGHT_MIN);
     let votes: Vec<(Did, Share, Vec<Did>)> = heard
         .votes
         .iter()

@@ -194,14 +194,16 @@ impl Epoch {
         told
     }
 
-    /// Who watches a subject: the next ones in a ring that the beacon has shuffled. One draw serves
+    /// Who watches a subject: everybody in a small swarm, so that those who lie are no majority.
+    /// In a large one the next ones in a ring that the beacon has shuffled: one draw serves
     /// everybody, where a lot for each subject would cost the square of the members.
     pub fn attesters(&self, subject: &Did) -> Vec<Did> {
         let (ring, places) = self.ring();
+        let count = if self.is_small() { ring.len() } else { ATTESTERS };
         let Some(place) = places.get(subject) else {
-            return ring.iter().take(ATTESTERS).copied().collect();
+            return ring.iter().take(count).copied().collect();
         };
-        let others = ATTESTERS.min(ring.len() - 1);
+        let others = count.min(ring.len() - 1);
         (1..=others).map(|ahead| ring[(place + ahead) % ring.len()]).collect()
     }
 

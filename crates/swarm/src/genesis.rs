@@ -23,7 +23,7 @@ pub struct Timing {
     pub reveal_ms: u64,
     pub critique_ms: u64,
     pub vote_ms: u64,
-    /// For one attempt at one part.
+    /// For one attempt at one part, and a board's time more where it is divided.
     pub execution_ms: u64,
     /// How long witnesses wait for a leader that has nothing to wait for.
     pub view_ms: u64,
@@ -59,6 +59,12 @@ impl Timing {
     /// The longest time from the first invitation to the last ballot, voting twice as long once.
     pub fn planning_ms(&self) -> u64 {
         self.board_ms + self.deliberation_ms() + 2 * self.vote_ms + self.view_ms
+    }
+
+    /// How long one attempt at a part may take that so many boards, one below the other, may
+    /// divide: each of them plans first.
+    pub fn part_ms(&self, levels: u64) -> u64 {
+        self.execution_ms + levels * self.planning_ms()
     }
 
     /// How long one coordinator may take for its parts: a first attempt and some others.

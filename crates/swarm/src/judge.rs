@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{
@@ -27,7 +27,9 @@ mod tests;
 pub const SUBTASKS_MAX: usize = TASK_SUBTASKS_MAX;
 /// The longest description of a task or a part, in bytes.
 pub const DESCRIPTION_LEN_MAX: usize = 4_096;
-/// The longest name of a capability or of another task.
+/// The longest part of a plan, as JSON: with its names it must be an order that can be sent.
+const PART_LEN_MAX: usize = 32 << 10;
+/// The longest name of a capability, a plan or another task.
 pub const NAME_LEN_MAX: usize = 512;
 /// A full board has a critic (decision 50).
 pub const CRITIC_FROM: usize = 3;
@@ -229,11 +231,18 @@ fn is_well_formed(task: &Task, plan: &Plan) -> bool {
     let can_order = |part: &Subtask| {
         part.description.len() <= DESCRIPTION_LEN_MAX
             && are_names(&part.required_capabilities, REQUIRED_MAX)
+            && json_len(part) <= PART_LEN_MAX
     };
     plan.task_id == task.task_id
+        && plan.plan_id.len() <= NAME_LEN_MAX
         && in_order
         && (1..=SUBTASKS_MAX).contains(&count)
         && plan.subtasks.iter().all(can_order)
+}
+
+/// How many bytes something has as JSON.
+pub(crate) fn json_len(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
 
 /// Whether these are few enough and short.

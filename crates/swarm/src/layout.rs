@@ -151,6 +151,16 @@ impl Layout {
         self.place(did).map_or(&[], |placed| &self.children[placed.children.clone()])
     }
 
+    /// How many levels below an agent have a leader with enough agents, itself included.
+    pub fn levels_below(&self, did: &Did, agents_min: usize) -> u64 {
+        let children = self.children_of(did);
+        if children.len() + 1 < agents_min {
+            return 0;
+        }
+        let deeper = children.iter().map(|child| self.levels_below(child, agents_min));
+        1 + deeper.max().unwrap_or(0)
+    }
+
     /// Counted from 1.
     pub fn tier(&self, n: u32) -> &[Did] {
         let index = (n as usize).checked_sub(1);

@@ -14,7 +14,8 @@ pub const UPTIME_MIN: Share = Share::percent(50);
 pub const WEIGHT_MIN: Share = Share::percent(10);
 /// How many stand in one election; better ones displace the weakest.
 pub const CANDIDATES_MAX: usize = RANKINGS_MAX;
-/// How many members the beacon draws to watch one agent: two dishonest ones cannot move a median.
+/// How many members of a large swarm the beacon draws to watch one agent: two dishonest ones cannot
+/// move a median. In a small one everybody watches everybody.
 pub const ATTESTERS: usize = 5;
 /// How many attestations are looked at: more than any agent has issuers.
 pub const EVIDENCE_MAX: usize = 64;

@@ -200,7 +200,10 @@ impl Node {
         let signer = kept.meta.signer;
         let state = self.known(id)?;
         let sits = state.table.boards.values().any(|board| board.voters.contains(&signer));
-        if state.plan.decided().is_some() || (!sits && !state.table.boards.is_empty()) {
+        // Where no board is known, only a commit may have overtaken the word that there is one: who
+        // has no part in a board keeps nothing of what is said there.
+        let may_sit = sits || (state.table.boards.is_empty() && phase == Phase::Commit);
+        if state.plan.decided().is_some() || !may_sit {
             return Ok(());
         }
         // Whoever commits when plans are on the table could have seen them.

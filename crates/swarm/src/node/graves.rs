@@ -18,6 +18,10 @@ pub const GRAVES_MAX: usize = 10_000;
 pub const GRAVES_LONG_MAX: usize = GRAVES_MAX / 2;
 pub const LONG_MS: u64 = 86_400_000;
 
+/// Tasks that are over and still answered for, and the bytes of their messages.
+const OVER_MAX: usize = 1_000;
+const OVER_LEN_MAX: usize = 256 << 20;
+
 /// A task that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grave {
@@ -36,6 +40,30 @@ fn order_hash(order: &Message) -> Option<Hash32> {
 }
 
 impl Node {
+    /// A task is over: whoever asks how it ended is told, while there is room for it.
+    pub(super) fn lay_by(&mut self, id: &str) {
+        if let Some(state) = self.tasks.get_mut(id) {
+            state.over_len = state.messages_len();
+            self.over.push_back(id.to_owned());
+        }
+    }
+
+    /// Makes room among the tasks that are over: the oldest go, and where it is their bytes that
+    /// are too many the longest, so that nobody's long one costs others the short ones.
+    pub(super) fn bury_old(&mut self) {
+        let len_of = |node: &Node, id: &String| node.tasks.get(id).map_or(0, |it| it.over_len);
+        let mut len: usize = self.over.iter().map(|id| len_of(self, id)).sum();
+        while self.over.len() > OVER_MAX || len > OVER_LEN_MAX {
+            let longest = (0..self.over.len()).max_by_key(|at| len_of(self, &self.over[*at]));
+            let at = longest.filter(|_| len > OVER_LEN_MAX).unwrap_or(0);
+            let Some(id) = self.over.remove(at) else {
+                return;
+            };
+            len -= len_of(self, &id);
+            self.bury(&id);
+        }
+    }
+
     /// Drops a task's messages, and remembers that it was there.
     pub(super) fn bury(&mut self, id: &str) {
         self.jobs.remove(id);

@@ -24,6 +24,11 @@ pub const JOBS_OF_ONE_MAX: usize = 100;
 pub const RECURSION_ABOVE: Share = Share::percent(40);
 pub const RECURSION_AGENTS_MIN: usize = 3;
 
+/// Whether a part is hard enough to be divided by whoever has enough agents for it.
+pub(super) fn is_divided(complexity: Share, depth: u32) -> bool {
+    complexity > RECURSION_ABOVE && depth < DEPTH_MAX
+}
+
 /// A part that this node was given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -98,9 +103,8 @@ impl Node {
             return refuse(ErrorCode::InvalidRequest, "this node has enough to do");
         }
         let below = self.epoch_of(&m.task).map_or(0, |epoch| self.below(&epoch, &self.me).len());
-        let divided = m.task.complexity > RECURSION_ABOVE
-            && m.task.depth < DEPTH_MAX
-            && below + 1 >= RECURSION_AGENTS_MIN;
+        let divided =
+            is_divided(m.task.complexity, m.task.depth) && below + 1 >= RECURSION_AGENTS_MIN;
         let job = Job {
             task: m.task.clone(),
             coordinator: kept.meta.signer,
@@ -119,6 +123,20 @@ impl Node {
             self.jobs.insert(id.clone(), job);
         }
         Ok(())
+    }
+
+    /// How many boards may sit one below the other where an agent divides a part of a task.
+    pub(super) fn levels_below(&self, task: &Task, did: &Did) -> u64 {
+        let Some(epoch) = self.epoch_of(task) else {
+            return 0;
+        };
+        let below = self.below(&epoch, did);
+        if below.len() + 1 < RECURSION_AGENTS_MIN {
+            return 0;
+        }
+        let layout = epoch.layout();
+        let deeper = below.iter().map(|did| layout.levels_below(did, RECURSION_AGENTS_MIN));
+        1 + deeper.max().unwrap_or(0)
     }
 
     /// Whether this node knows that a task's plan is final.
@@ -244,7 +262,7 @@ impl Node {
                 let ended =
                     crate::judge::ended(skep_wire::swarm::End::Succeeded, vec![None; parts]);
                 state.ended = Some(ended);
-                self.over.push_back(m.task_id.clone());
+                self.lay_by(&m.task_id);
             }
             return Ok(());
         }

@@ -94,6 +94,14 @@ impl Table {
         forming.into_iter().chain(boards).min()
     }
 
+    /// The bytes of the messages that are kept here.
+    pub(super) fn len(&self) -> usize {
+        let boards = self.boards.values();
+        let boards = boards.flat_map(|board| board.ground.iter().chain([&board.ready]));
+        let said = self.said.values().flat_map(Said::all);
+        boards.chain(said).map(|kept| kept.wire_len()).sum()
+    }
+
     /// Whether the agent was asked, and has not answered.
     pub(super) fn waits_for(&self, question: Question) -> bool {
         let is_answered = match question {
@@ -109,6 +117,11 @@ impl Table {
 }
 
 impl Said {
+    fn all(&self) -> impl Iterator<Item = &Kept> {
+        let talk = self.critiques.iter().chain(&self.ballots);
+        self.commits.iter().chain(&self.reveals).chain(talk)
+    }
+
     pub(super) fn of(&self, phase: Phase) -> &[Kept] {
         match phase {
             Phase::Commit => &self.commits,

@@ -20,12 +20,14 @@ use super::{
 use crate::{
     accord::{Accord, Setting, Verdict},
     epoch::Epoch,
-    judge::{self, DESCRIPTION_LEN_MAX, NAME_LEN_MAX},
+    judge::{self, DESCRIPTION_LEN_MAX, NAME_LEN_MAX, json_len},
     kept::Kept,
 };
 
 /// The longest id of a task; parts of parts have longer ones.
 pub const TASK_ID_LEN_MAX: usize = 128;
+/// The longest task, as JSON: invitations and boards repeat it, beside who sits there.
+pub const ORDER_LEN_MAX: usize = 48 << 10;
 /// How far away a deadline may be.
 pub const DEADLINE_MAX_MS: u64 = 30 * 86_400_000;
 /// How long after its deadline a task that never ended is forgotten.
@@ -65,6 +67,9 @@ pub(crate) struct TaskState {
     /// What the originator says of the plan, where it wants to be asked.
     pub(super) approval: Option<Kept>,
     pub(super) ended: Option<Ended>,
+    /// The bytes of its messages, when it is over.
+    #[serde(default)]
+    pub(super) over_len: usize,
 }
 
 impl TaskState {
@@ -96,6 +101,15 @@ impl TaskState {
 
     pub(super) fn originator(&self) -> Did {
         self.origin.meta.signer
+    }
+
+    /// The bytes of what is kept of it.
+    pub(super) fn messages_len(&self) -> usize {
+        let single = [Some(&self.origin), self.cancelled.as_ref(), self.approval.as_ref()];
+        let single: usize = single.into_iter().flatten().map(|kept| kept.wire_len()).sum();
+        let accords = [Some(&self.plan), self.result.as_ref()].into_iter().flatten();
+        let work = self.work.as_ref().map_or(0, Work::results_len);
+        single + accords.map(Accord::decided_len).sum::<usize>() + self.table.len() + work
     }
 
     pub(super) fn is_root(&self) -> bool {
@@ -247,6 +261,7 @@ impl Node {
             cancelled: None,
             approval: None,
             ended: None,
+            over_len: 0,
         };
         self.tasks.insert(task.task_id.clone(), state);
         Ok(())
@@ -260,6 +275,10 @@ impl Node {
     ) -> Result<(), Refusal> {
         if task.description.len() > DESCRIPTION_LEN_MAX {
             let reason = format!("a description has at most {DESCRIPTION_LEN_MAX} bytes");
+            return refuse(ErrorCode::InvalidParams, reason);
+        }
+        if json_len(task) > ORDER_LEN_MAX {
+            let reason = format!("a task has at most {ORDER_LEN_MAX} bytes");
             return refuse(ErrorCode::InvalidParams, reason);
         }
         let id_max = if is_root { TASK_ID_LEN_MAX + TAG_LEN } else { 4 * TASK_ID_LEN_MAX };
@@ -327,13 +346,7 @@ impl Node {
                 if state.plan.is_witness() { FORGET_AFTER_MS } else { GUEST_FORGETS_AFTER_MS };
             state.ended.is_some() || now < plus(state.task.deadline, rest_ms)
         });
-        /// Tasks that are over and still answered for.
-        const OVER_MAX: usize = 1_000;
-        while self.over.len() > OVER_MAX {
-            if let Some(id) = self.over.pop_front() {
-                self.bury(&id);
-            }
-        }
+        self.bury_old();
         self.graves.retain(|_, grave| now < grave.until);
     }
 
@@ -446,6 +459,8 @@ impl Node {
             return;
         };
         perform(state.plan.tell(guests), out);
+        // The record has what counts of it.
+        state.table.said.clear();
         out.push(Output::Event(Event::PlanDecided {
             task_id: id.to_owned(),
             value: value.clone(),
@@ -483,7 +498,7 @@ impl Node {
         let leads = state.result.as_ref().map_or_else(|| leads(&state.plan), leads)
             || state.table.boards.contains_key(&self.me);
         let is_root = state.is_root();
-        self.over.push_back(id.to_owned());
+        self.lay_by(id);
         self.withdraw_parts(id, out);
         if is_root {
             out.push(Output::Event(Event::Ended { task_id: id.to_owned(), ended }));

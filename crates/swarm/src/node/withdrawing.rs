@@ -93,7 +93,6 @@ impl Node {
             return;
         };
         state.ended = Some(judge::ended(End::Cancelled, Vec::new()));
-        self.over.push_back(id.to_owned());
         let (me, table) = (self.me, &state.table);
         let asked = table.forming.iter().flat_map(|forming| &forming.invited);
         let sitting = table.boards.get(&me).into_iter().flat_map(|board| &board.voters);
@@ -102,6 +101,7 @@ impl Node {
             let (task_id, reason) = (id.to_owned(), None);
             out.push(send(to, Message::Dissolve(Dissolve { task_id, reason })));
         }
+        self.lay_by(id);
         self.withdraw_parts(id, out);
     }
 

@@ -1,7 +1,7 @@
 //! How a plan is carried out: approval, assignment, checks, other attempts, the whole result
 //! (ASIP 9–11, decision 47).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
@@ -11,7 +11,9 @@ use skep_wire::swarm::{
 };
 
 use self::words::{order, verdict};
-use super::{Ask, Node, Output, Refusal, perform, plus, refuse, send, tasks::TaskState};
+use super::{
+    Ask, Node, Output, Refusal, jobs::is_divided, perform, plus, refuse, send, tasks::TaskState,
+};
 use crate::{
     accord::{Accord, Setting, Verdict},
     assignment::{Worker, assign},
@@ -82,6 +84,12 @@ impl Work {
         self.parts.len()
     }
 
+    /// The bytes of the parts' results.
+    pub(super) fn results_len(&self) -> usize {
+        let results = self.parts.iter().filter_map(|part| part.result.as_ref());
+        results.map(|kept| kept.wire_len()).sum()
+    }
+
     pub(super) fn is_reported(&self) -> bool {
         self.reported
     }
@@ -124,7 +132,7 @@ impl Node {
                 self.coordinate(now, id, out);
             } else {
                 state.ended = Some(judge::ended(End::Unplanned, Vec::new()));
-                self.over.push_back(id.to_owned());
+                self.lay_by(id);
             }
             return;
         }
@@ -265,13 +273,15 @@ impl Node {
 
     /// Gives every part that nobody does, or not in time, to somebody.
     fn assign_parts(&mut self, now: Timestamp, id: &str, out: &mut Vec<Output>) {
-        let execution_ms = self.genesis.timing.execution_ms;
         let (resend_ms, me) = (self.genesis.timing.resend_ms, self.me);
         let Some(state) = self.tasks.get(id) else {
             return;
         };
         let workers = self.workers(now, &state.task);
         let deadline = state.task.deadline;
+        let levels: BTreeMap<Did, u64> =
+            workers.iter().map(|it| (it.did, self.levels_below(&state.task, &it.did))).collect();
+        let timing = self.genesis.timing.clone();
         let Some(work) = self.tasks.get_mut(id).and_then(|state| state.work.as_mut()) else {
             return;
         };
@@ -290,7 +300,9 @@ impl Node {
             };
             part.attempt = part.attempt.saturating_add(1);
             (part.assignee, part.reworks, part.result) = (Some(did), 0, None);
-            part.until = plus(now, execution_ms).min(deadline);
+            let is_hard = is_divided(part.task.complexity, part.task.depth);
+            let levels = levels.get(&did).copied().filter(|_| is_hard).unwrap_or(0);
+            part.until = plus(now, timing.part_ms(levels)).min(deadline);
             part.again_at = plus(now, 4 * resend_ms);
             part.task.task_id = named(&judge::part_id(id, index, part.attempt), &me);
             part.task.assigned_to = Some(did);

@@ -4,11 +4,15 @@ use skep_base::hash::json_sha256;
 use skep_swarm::{
     election::{MISSED_MAX, elect},
     epoch::Epoch,
+    kept::Kept,
     node::Event,
+    score::WEIGHT_MIN,
 };
-use skep_wire::swarm::{Elected, End, Message};
+use skep_wire::swarm::{
+    Candidacy, Elected, ElectionVote, End, Evidence, Location, Message, Observed, Share,
+};
 
-use super::room::{Room, id, secret};
+use super::room::{Room, id, score, secret};
 
 /// Lets so many epochs pass, and a little more.
 fn live(room: &mut Room, epochs: u64) {
@@ -67,6 +71,42 @@ fn where_nobody_may_stand_those_who_vote_stay_members() {
     assert_eq!(epoch.number(), 3);
     assert_eq!(epoch.members().len(), 5);
     assert_eq!(epoch.tier1().len(), before.len());
+}
+
+/// Decision 44a: who shows nothing weighs least, whatever it has shown in elections before.
+#[test]
+fn who_shows_nothing_any_more_weighs_least() {
+    let room = Room::new(5);
+    let mut before = Epoch::founding(&room.genesis).elected.clone();
+    before.members.iter_mut().for_each(|member| member.weight = Share::ONE);
+    let before = Epoch::shared(before.clone(), json_sha256(&before).unwrap());
+    let stands = &room.keys[&before.members()[0]];
+    let did = stands.public().did();
+    let candidacy = Message::Candidacy(Candidacy {
+        agent_id: did,
+        epoch: 2,
+        score: score(did),
+        location_vector: Location::default(),
+        evidence: Evidence::default(),
+        published: Vec::new(),
+    });
+    let seen = Observed { uptime: Share::ONE, proof_of_compute: Share::percent(60) };
+    let mut record = vec![Kept(room.seal(stands, candidacy))];
+    for (voter, key) in &room.keys {
+        let vote = Message::ElectionVote(ElectionVote {
+            voter: *voter,
+            epoch: 2,
+            candidate_rankings: Vec::new(),
+            observed: [(did, seen)].into(),
+            location_vector: None,
+        });
+        record.push(Kept(room.seal(key, vote)));
+    }
+    for member in elect(&before, &room.genesis, 2, &record).members {
+        // A fifth for being there, a quarter of what it has computed.
+        let expected = if member.did == did { Share::percent(35) } else { WEIGHT_MIN };
+        assert_eq!(member.weight, expected);
+    }
 }
 
 #[test]

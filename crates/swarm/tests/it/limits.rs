@@ -15,14 +15,14 @@ use skep_swarm::{
     transcript::Transcript,
 };
 use skep_wire::swarm::{
-    Artifact, Assign, Certificate, Decline, ElectionVote, End, ErrorCode, Evidence, Handshake,
-    Invite, Keepalive, Location, Message, Meta, OBSERVED_MAX, Observed, Outcome, PROTOCOL_VERSION,
-    RANKINGS_MAX, Resources, Share, Signed, Step, Subject, SubmitResult, Task, Verification, Word,
-    named,
+    Artifact, Assign, Certificate, Critique, Decline, ElectionVote, End, ErrorCode, Evidence,
+    Handshake, Invite, Keepalive, Location, Message, Meta, OBSERVED_MAX, Observed, Outcome,
+    PROTOCOL_VERSION, RANKINGS_MAX, Resources, Reveal, Share, Signed, Step, Subject, SubmitResult,
+    Task, Verification, Word, named,
 };
 
 use super::{
-    room::{Room, id, profile, secret},
+    room::{Room, id, plan, profile, secret},
     stories::agreed,
 };
 
@@ -287,6 +287,44 @@ fn what_comes_along_is_refused_or_not_kept() {
     assert!(stored(&room, &to) < before + JUNK_LEN / 2, "{}", stored(&room, &to) - before);
 }
 
+/// Who has no part in a board keeps nothing of what is said there, and nobody does when it is over.
+#[test]
+fn what_is_said_on_a_board_is_kept_by_who_sits_there_and_until_it_is_over() {
+    const LONG: usize = 60_000;
+    let mut room = Room::new(16);
+    let client = secret(100);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.line.push_back((chair, order));
+    let (_, ready) = next(&mut room, &|_, said| matches!(said, Message::Ready(_)));
+    let Message::Ready(board) = &ready.message else { panic!() };
+    let sits = |did: &Did| board.members.contains(did) || board.senate.contains(did);
+    let onlooker = *room.nodes.keys().find(|did| !sits(did)).expect("a board is small");
+    let liar = room.keys[&board.members[0]].clone();
+    let did = liar.public().did();
+    let mut plan = plan(&room.task("t"), &did, Share::ZERO);
+    plan.rationale = "x".repeat(LONG);
+    let critique = Critique {
+        task_id: id("t"),
+        voter_id: did,
+        round: 2,
+        plan_scores: Default::default(),
+        content: "x".repeat(LONG),
+    };
+    let before = stored(&room, &onlooker);
+    for said in [Message::Reveal(Reveal { task_id: id("t"), plan }), Message::Critique(critique)] {
+        let said = room.seal(&liar, said);
+        room.step(&onlooker, Input::Message(said));
+    }
+    assert!(stored(&room, &onlooker) < before + 1_000);
+
+    room.line.push_back((chair, ready));
+    room.settle();
+    room.run(60);
+    let node = serde_json::to_value(&room.nodes[&chair]).unwrap();
+    assert_eq!(node["tasks"][id("t")]["table"]["said"], serde_json::json!({}));
+}
+
 /// Forty strangers write as much as they may; one newcomer can join four members.
 #[test]
 fn strangers_do_not_fill_the_record_of_an_election() {
@@ -371,6 +409,7 @@ fn verdict(id: &str, about: &Did) -> Message {
         accepted: true,
         reason: None,
         plan_id: None,
+        content_cid: None,
     })
 }
 

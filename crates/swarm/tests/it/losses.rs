@@ -71,6 +71,7 @@ fn the_originator_is_shown_the_plan_again_but_ever_more_seldom() {
         accepted: true,
         reason: None,
         plan_id: None,
+        content_cid: None,
     };
     let word = room.seal(&client, Message::Verification(word));
     room.deliver(&asker, word);
@@ -269,6 +270,7 @@ fn work_that_was_not_approved_is_no_result() {
             accepted: true,
             reason: None,
             plan_id: None,
+            content_cid: None,
         };
         let word = room.seal(&client, Message::Verification(word));
         room.deliver(&did, word);

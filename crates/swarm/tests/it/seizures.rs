@@ -73,7 +73,9 @@ fn a_word_about_another_plan_is_none_about_this_one() {
         for did in room.nodes.keys().copied().collect::<Vec<_>>() {
             let plan_id = plan_id.map(str::to_owned);
             let (task_id, reason) = (id("t"), None);
-            let word = Verification { task_id, agent_id: did, accepted, reason, plan_id };
+            let content_cid = None;
+            let word =
+                Verification { task_id, agent_id: did, accepted, reason, plan_id, content_cid };
             let word = room.seal(&client, Message::Verification(word));
             room.deliver(&did, word);
         }

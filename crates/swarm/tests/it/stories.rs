@@ -6,7 +6,7 @@ use skep_base::Did;
 use skep_swarm::{
     judge,
     kept::Kept,
-    node::{Event, Node},
+    node::{Ask, Event, Input, Node},
     transcript::Transcript,
 };
 use skep_wire::swarm::{
@@ -71,6 +71,51 @@ fn hard_parts_are_divided_again_where_there_are_enough_agents() {
     assert!(below, "a part was planned for itself");
 }
 
+/// Only its chair has anything to say on a board below: each phase takes all the time there is, and
+/// the vote is held longer. Whoever ordered the part waits for that.
+#[test]
+fn a_board_below_has_the_time_that_boards_take() {
+    let mut room = Room::new(31);
+    room.complexity = Share::percent(60);
+    room.unanswered = |ask| match ask {
+        Ask::Plan { task } | Ask::Critique { task, .. } | Ask::Vote { task, .. } => task.depth > 0,
+        _ => false,
+    };
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    let chair = room.tier1()[0];
+    room.deliver(&chair, message);
+    for _ in 0..900 {
+        room.run(1);
+        for (did, ask) in std::mem::take(&mut room.open) {
+            let (Ask::Plan { task } | Ask::Critique { task, .. } | Ask::Vote { task, .. }) = &ask
+            else {
+                continue;
+            };
+            if task.assigned_to == Some(did) {
+                let answer = room.answer(&did, ask);
+                room.step(&did, Input::Answer(answer));
+                room.settle();
+            }
+        }
+    }
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let orders: Vec<&Task> = room
+        .sent
+        .iter()
+        .filter_map(|sent| match &sent.message {
+            Message::Assign(m) => Some(&m.task),
+            _ => None,
+        })
+        .collect();
+    assert!(orders.iter().any(|task| task.depth > 1), "something was divided");
+    assert!(orders.iter().all(|task| !task.task_id.contains('~')), "and nothing given twice");
+    // Who has nobody to divide it with gets no more time than an easy part takes.
+    let leaf = orders.iter().find(|task| task.depth > 1).unwrap();
+    let time = leaf.deadline.since(leaf.created_at).as_millis();
+    assert_eq!(time, u128::from(room.genesis.timing.execution_ms));
+}
+
 #[test]
 fn wrong_work_is_done_again_and_then_by_somebody_else() {
     let mut room = Room::new(5);
@@ -101,7 +146,8 @@ fn the_originator_approves_refuses_and_takes_back() {
         assert!(ends(&room, "t").is_empty(), "nobody works before it is approved");
         for did in room.nodes.keys().copied().collect::<Vec<_>>() {
             let (task_id, agent_id) = (id("t"), did);
-            let word = Verification { task_id, agent_id, accepted, reason: None, plan_id: None };
+            let (reason, plan_id, content_cid) = (None, None, None);
+            let word = Verification { task_id, agent_id, accepted, reason, plan_id, content_cid };
             let word = room.seal(&client, Message::Verification(word));
             room.deliver(&did, word);
         }

@@ -111,7 +111,7 @@ pub struct Elected {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     pub did: Did,
-    /// Its composite score as its evidence allows.
+    /// Its composite score as the evidence of its candidacy allows; least without one.
     pub weight: Share,
     /// Elections in a row that it has let pass.
     #[serde(default, skip_serializing_if = "is_default")]

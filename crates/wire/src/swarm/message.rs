@@ -217,8 +217,11 @@ impl Message {
             "consensus.certificate" => ATTACHED_LEN_MAX,
             "swarm.handshake" | "election.candidacy" | "election.vote" | "task.inject"
             | "task.verification" | "board.dissolve" => STRANGER_LEN_MAX,
-            "board.accept"
+            "board.invite"
+            | "board.accept"
             | "board.decline"
+            | "board.ready"
+            | "task.assign"
             | "consensus.proposal_commit"
             | "discussion.critique"
             | "consensus.vote" => TALK_LEN_MAX,

@@ -58,7 +58,8 @@ pub struct Handshake {
     pub location_vector: Location,
     pub proof_of_work: ProofOfWork,
     pub protocol_version: String,
-    /// What the voter's weight rests on (decision 44a).
+    /// What its score rests on, for whoever is greeted. Its vote weighs what its candidacy shows,
+    /// which is in the election's record (decision 44a).
     #[serde(default, skip_serializing_if = "Evidence::is_empty")]
     pub evidence: Evidence,
 }

@@ -232,6 +232,9 @@ pub struct Verification {
     /// The plan that is approved or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
+    /// The content that a coordinator has looked at: there may be several of one part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_cid: Option<String>,
 }
 
 /// 14. `board.invite`

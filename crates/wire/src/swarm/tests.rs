@@ -236,7 +236,8 @@ fn lengths_are_limited() {
         ("task.verification", "reason", STRANGER_LEN_MAX),
         ("board.dissolve", "reason", STRANGER_LEN_MAX),
         ("task.submit_result", "content", RESULT_LEN_MAX),
-        ("board.invite", "task_digest", MESSAGE_LEN_MAX),
+        ("board.invite", "task_digest", TALK_LEN_MAX),
+        ("task.assign", "winning_plan_id", TALK_LEN_MAX),
     ];
     for (method, field, max) in limits {
         let long = |len: usize| {

@@ -147,6 +147,29 @@ fn what_is_over_and_forgotten_is_not_done_again() {
     assert_eq!(code, ErrorCode::DeadlineExceeded);
 }
 
+/// Long tasks that are over cost others nothing: they go first when there are too many bytes.
+#[test]
+fn the_longest_that_are_over_make_room() {
+    let (mut node, _) = leader();
+    let deadline = start().plus(DAY);
+    let lens = [10, OVER_LEN_MAX / 2, OVER_LEN_MAX / 3, OVER_LEN_MAX / 3, 20];
+    let names = ["a", "b", "c", "d", "e"];
+    for (name, len) in names.into_iter().zip(lens) {
+        assert_eq!(refused(&mut node, start(), order(task(name, deadline))), None);
+        let state = node.tasks.get_mut(&id(name)).unwrap();
+        state.ended = Some(judge::ended(End::Cancelled, Vec::new()));
+        node.lay_by(&id(name));
+        let state = node.tasks.get_mut(&id(name)).unwrap();
+        assert_eq!(state.over_len, state.origin.wire_len());
+        state.over_len = len;
+    }
+    node.forget(start());
+    let left: Vec<&str> =
+        names.into_iter().filter(|name| node.tasks.contains_key(&id(name))).collect();
+    assert_eq!(left, ["a", "c", "d", "e"]);
+    assert!(node.graves.contains_key(&id("b")));
+}
+
 #[test]
 fn what_is_remembered_never_makes_room() {
     let (mut node, _) = leader();

@@ -51,7 +51,7 @@ impl Node {
     pub(super) fn fail_part(&mut self, id: &str) {
         if let Some(state) = self.tasks.get_mut(id) {
             state.ended = Some(judge::ended(End::Failed, Vec::new()));
-            self.over.push_back(id.to_owned());
+            self.lay_by(id);
         }
     }
 }

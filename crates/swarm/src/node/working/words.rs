@@ -28,5 +28,6 @@ pub(super) fn verdict(result: &SubmitResult, accepted: bool, reason: Option<Stri
         accepted,
         reason: reason.map(|reason| shortened(&reason).to_owned()),
         plan_id: None,
+        content_cid: Some(result.artifact.content_cid.clone()),
     })
 }
