@@ -12,6 +12,7 @@ mod ballots;
 mod computing;
 mod deliberating;
 mod elections;
+mod exporting;
 mod graves;
 mod jobs;
 mod keys;
@@ -49,14 +50,18 @@ use self::{
     successions::Running, tasks::TaskState,
 };
 pub use self::{
+    keys::Door,
     newcomers::{CONTACTS_MAX, GUESTS_MAX},
     tasks::APPROVAL_MAX_MS,
 };
 
 /// Elections whose records a node keeps: tasks live in the one that they began in.
 const EPOCHS_KEPT: usize = 4;
-/// Certificates of elections that are kept for others: who is further behind must join anew.
+/// Certificates of elections that are kept for others with all that they follow from.
 const CERTIFIED_MAX: usize = 24;
+/// Bytes of older ones, of which the signatures are kept and the keys of who has joined: enough to
+/// follow. Who is further behind cannot catch up.
+const CERTIFIED_OLD_LEN_MAX: usize = 16 << 20;
 
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
     AssignTier, Candidacy, ElectionVote, ErrorCode, Message, OBSERVED_MAX, Observed, Outcome,
-    Share, Step, Subject, Value, Word,
+    Share, Signed, Step, Subject, Value, Word,
 };
 
 use super::{
-    CERTIFIED_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal, computing::Challenge, perform, plus,
-    refuse, send,
+    CERTIFIED_MAX, CERTIFIED_OLD_LEN_MAX, EPOCHS_KEPT, Event, Node, Output, Refusal,
+    computing::Challenge, perform, plus, refuse, send,
 };
 use crate::{
     accord::{Accord, Setting, Verdict, proven},
@@ -487,9 +487,7 @@ impl Node {
         let mut certified = kept.without_attachments();
         certified.attached = attach(&[found.signatures, found.record].concat());
         self.certified.push_back(Kept(Arc::new(certified)));
-        if self.certified.len() > CERTIFIED_MAX {
-            self.certified.pop_front();
-        }
+        self.shorten_certified();
         self.go_on_electing(now);
         self.hurry_if_behind(now);
         out.push(Output::Event(Event::Elected { epoch: number, hash: beacon }));
@@ -512,6 +510,25 @@ impl Node {
 }
 
 impl Node {
+    /// What lets somebody follow from election to election is kept for long, all else is not.
+    fn shorten_certified(&mut self) {
+        let old = self.certified.len().saturating_sub(CERTIFIED_MAX);
+        if let Some(kept) = old.checked_sub(1).and_then(|last| self.certified.get_mut(last)) {
+            let is_needed = |inner: &&Arc<Signed>| {
+                matches!(inner.message, Message::Certificate(_) | Message::Handshake(_))
+            };
+            let mut shorter = kept.without_attachments();
+            shorter.attached = kept.attached.iter().filter(is_needed).cloned().collect();
+            *kept = Kept(Arc::new(shorter));
+        }
+        let mut len: usize = self.certified.iter().take(old).map(|kept| kept.wire_len()).sum();
+        while len > CERTIFIED_OLD_LEN_MAX
+            && let Some(oldest) = self.certified.pop_front()
+        {
+            len -= oldest.wire_len();
+        }
+    }
+
     /// Old epochs go, but for those in which tasks are still open.
     fn forget_epochs(&mut self) {
         let open = self.tasks.values().filter(|state| state.ended.is_none());

@@ -1,6 +1,10 @@
 //! Keys that change while a node stays who it is (decisions 2, 42).
 
-use skep_wire::swarm::{ErrorCode, Handshake, KeyChain, KeyLink, KnownKeys, Message, OwnKeys};
+use skep_base::Did;
+use skep_wire::swarm::{
+    Check, Claim, ErrorCode, Handshake, KeyChain, KeyLink, KnownKeys, Message, OpenError, OwnKeys,
+    Signed,
+};
 
 use super::{Node, Output, Refusal, refuse, send};
 
@@ -77,11 +81,42 @@ impl Node {
     pub fn known_keys(&self) -> KnownKeys {
         let mut keys = KnownKeys::default();
         self.genesis.founders.iter().chain(&self.genesis.issuers).for_each(|key| keys.learn(*key));
-        for peer in self.peers.values() {
-            if let Some(handshake) = &peer.handshake {
-                keys.meet(handshake);
-            }
-        }
+        self.met().for_each(|message| keys.meet(message));
         keys
+    }
+
+    /// Messages that this node has taken and that bring their signers' keys along: greetings,
+    /// orders, and the greetings of those who were elected.
+    fn met(&self) -> impl Iterator<Item = &Signed> {
+        let peers = self.peers.values().filter_map(|peer| peer.handshake.as_ref());
+        let orders = self.tasks.values().map(|state| &state.origin);
+        let elected = self.certified.iter().flat_map(|certified| certified.attached.iter());
+        let kept =
+            peers.chain(orders).map(|kept| &*kept.0).chain(elected.map(|message| &**message));
+        kept.filter(|message| message.message.own_keys().is_some())
+    }
+
+    /// The keys of an agent that others have told this node of.
+    fn keys_of(&self, did: &Did) -> KnownKeys {
+        let mut keys = KnownKeys::default();
+        self.met().filter(|it| it.meta.signer == *did).for_each(|message| keys.meet(message));
+        keys
+    }
+}
+
+/// What a node's messages are opened with: the keys of those who have come by themselves, and of
+/// those whom it knows by what others have brought, as the client of a task or who was elected.
+#[derive(Clone, Copy, Debug)]
+pub struct Door<'a> {
+    pub keys: &'a KnownKeys,
+    pub node: &'a Node,
+}
+
+impl Check for Door<'_> {
+    fn check(&self, claim: &Claim<'_>) -> Result<(), OpenError> {
+        match self.keys.check(claim) {
+            Err(OpenError::UnknownSigner(did)) => self.node.keys_of(&did).check(claim),
+            checked => checked,
+        }
     }
 }

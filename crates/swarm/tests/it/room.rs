@@ -10,7 +10,7 @@ use skep_swarm::{
     aggregate::{self, Piece},
     challenge,
     genesis::{Genesis, Timing},
-    node::{Answer, Ask, Event, Input, Node, Output, Profile},
+    node::{Answer, Ask, Door, Event, Input, Node, Output, Profile},
     pow,
 };
 use skep_wire::identity::{Rotation, Statement};
@@ -90,6 +90,10 @@ pub struct Room {
 
 impl Room {
     pub fn new(n: u8) -> Room {
+        Room::timed(n, Timing::default())
+    }
+
+    pub fn timed(n: u8, timing: Timing) -> Room {
         let keys: Vec<SecretKey> = (0..n).map(secret).collect();
         let genesis = Arc::new(Genesis {
             swarm: SWARM.to_owned(),
@@ -97,7 +101,7 @@ impl Room {
             founders: keys.iter().map(SecretKey::public).collect(),
             issuers: Vec::new(),
             difficulty: 8,
-            timing: Timing::default(),
+            timing,
         });
         let node = |key: &SecretKey| Node::new(genesis.clone(), profile(key));
         let nodes = keys.iter().map(|key| (key.public().did(), node(key))).collect();
@@ -236,10 +240,12 @@ impl Room {
     fn is_let_in(&mut self, to: &Did, message: &Signed) -> bool {
         // What a node has said to itself did not come from anywhere.
         let keys = self.doors.as_ref().and_then(|doors| doors.get(to));
-        let Some(keys) = keys.filter(|_| message.meta.signer != *to) else {
+        let keys = keys.filter(|_| message.meta.signer != *to);
+        let (Some(keys), Some(node)) = (keys, self.nodes.get(to)) else {
             return true;
         };
-        match Signed::open(message.to_json().to_string().as_bytes(), keys) {
+        let text = message.to_json().to_string();
+        match Signed::open(text.as_bytes(), &Door { keys, node }) {
             Ok(_) => true,
             Err(error) => {
                 self.refusals.push((*to, error.code()));

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use skep_base::Did;
 use skep_swarm::{
+    genesis::Timing,
     judge,
     kept::Kept,
     node::{Ask, Event, Input, Node},
@@ -137,6 +138,7 @@ fn wrong_work_is_done_again_and_then_by_somebody_else() {
 fn the_originator_approves_refuses_and_takes_back() {
     for (accepted, end) in [(true, End::Succeeded), (false, End::Rejected)] {
         let mut room = Room::new(4);
+        room.guard();
         let client = secret(100);
         let mut task = room.task("t");
         task.needs_approval = true;
@@ -155,6 +157,7 @@ fn the_originator_approves_refuses_and_takes_back() {
         assert_eq!(agreed(&room, "t").end, end);
     }
     let mut room = Room::new(4);
+    room.guard();
     let client = secret(100);
     let mut task = room.task("t");
     task.needs_approval = true;
@@ -476,6 +479,8 @@ fn a_stranger_is_told_of_the_elections_and_elected() {
     let node = Node::newcomer(room.genesis.clone(), profile(&stranger), &[contact]);
     room.keys.insert(did, stranger);
     room.nodes.insert(did, node);
+    // Nobody has met it yet.
+    room.guard();
     room.run(60);
     // It was not there, and has the proof.
     assert_eq!(room.nodes[&did].epoch().number(), 2);
@@ -494,6 +499,56 @@ fn a_stranger_is_told_of_the_elections_and_elected() {
     let text = serde_json::to_vec(&Transcript::write(&room.genesis, &keys, &room.sent));
     let report = Transcript::read(&text.unwrap()).unwrap().verify();
     assert_eq!((report.elections, report.differences), (vec![2, 3], Vec::new()));
+}
+
+/// Elections that are long over are still told of: enough of them is kept to follow.
+#[test]
+fn a_stranger_may_come_after_many_elections() {
+    let mut room = Room::timed(4, Timing { epoch_ms: 240_000, ..Timing::default() });
+    // One joins soon, and its key comes along with the election that it joined by.
+    let early = join(&mut room, 50);
+    room.run(32 * 240);
+    assert!(room.any().epoch().contains(&early));
+    assert!(room.any().epoch().number() > 30);
+    let late = join(&mut room, 51);
+    room.guard();
+    room.run(500);
+    for node in room.nodes.values() {
+        assert_eq!(node.epoch().number(), room.genesis.epoch_at(room.now));
+        assert!(node.epoch().contains(&late));
+    }
+}
+
+/// Somebody comes who knows the genesis document and one member.
+fn join(room: &mut Room, n: u8) -> Did {
+    let stranger = secret(n);
+    let did = stranger.public().did();
+    let contact = room.tier1()[0];
+    let node = Node::newcomer(room.genesis.clone(), profile(&stranger), &[contact]);
+    room.keys.insert(did, stranger);
+    room.nodes.insert(did, node);
+    did
+}
+
+/// What one node has kept is a transcript that anybody can check.
+#[test]
+fn a_node_shows_what_was_decided() {
+    let mut room = Room::new(4);
+    room.run(3_700);
+    let client = secret(100);
+    let message = room.seal(&client, room.inject(&client, room.task("t")));
+    room.deliver(&room.tier1()[0], message);
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    for (did, node) in &room.nodes {
+        let decided = node.transcript(&id("t")).into_iter();
+        let sealed = decided.map(|(said, record)| room.seal_with(&room.keys[did], said, record));
+        let messages: Vec<_> = node.elections().cloned().chain(sealed).collect();
+        let written = Transcript::write(&room.genesis, &node.known_keys(), &messages);
+        let report = Transcript::read(written.to_string().as_bytes()).unwrap().verify();
+        assert_eq!((report.elections, report.differences), (vec![2], Vec::new()));
+        assert_eq!(report.tasks[0].ended, Some(agreed(&room, "t")));
+    }
+    assert!(room.any().transcript("another").is_empty());
 }
 
 /// An auditor sees each thing that was changed, and where.

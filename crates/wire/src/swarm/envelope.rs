@@ -1,10 +1,15 @@
 //! The JSON-RPC envelope, and what a signature covers (ASIP "Message Envelope", decision 42).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use skep_base::{Did, Hash32, Timestamp, ed25519::Signature, hash::sha256, json as canonical};
+use skep_base::{
+    Did, Hash32, Timestamp,
+    ed25519::Signature,
+    hash::sha256,
+    json::{self as canonical, FREE_DEPTH_MAX},
+};
 
 use super::{ChainError, ErrorCode, Message, OwnKeys, RequestId, hex_signature};
 use crate::identity::Statement;
@@ -45,6 +50,8 @@ pub struct Meta {
 pub enum OpenError {
     #[error("the message is not strict JSON: {0}")]
     Json(String),
+    #[error("the params nest deeper than {max} levels")]
+    TooDeep { max: usize },
     #[error("the message has {len} bytes; {max} are allowed")]
     TooLong { len: usize, max: usize },
     #[error("{0}")]
@@ -76,7 +83,7 @@ impl OpenError {
             | OpenError::Attached { .. }
             | OpenError::OtherSwarm(_) => ErrorCode::InvalidRequest,
             OpenError::Method(_) => ErrorCode::MethodNotFound,
-            OpenError::Params { .. } => ErrorCode::InvalidParams,
+            OpenError::Params { .. } | OpenError::TooDeep { .. } => ErrorCode::InvalidParams,
             OpenError::WrongSigner(_)
             | OpenError::UnknownSigner(_)
             | OpenError::Keys { .. }
@@ -218,7 +225,7 @@ impl Signed {
 
     fn bare_json(&self) -> Map<String, Value> {
         let mut envelope: Map<String, Value> =
-            serde_json::from_slice(&self.payload).expect("signed bytes are a JSON object");
+            canonical::read_own(&self.payload).expect("signed bytes are a JSON object");
         envelope.insert("jsonrpc".to_owned(), json!("2.0"));
         envelope.insert("signature".to_owned(), json!(hex_signature::write(&self.signature)));
         if let Some(id) = &self.id {
@@ -272,13 +279,16 @@ impl Signed {
         let mut envelope = object(envelope)?;
         let attached = envelope.remove("attached");
         // Whoever has not signed itself makes nobody check what others have signed.
-        let mut opened = Self::from_object(envelope, keys, false)?;
+        let mut opened = Self::read(envelope)?;
+        opened.check(keys, false, None)?;
         match attached {
             None => return Ok(opened),
             Some(Value::Array(list)) => {
                 opened.check_attached(list.len())?;
-                let open = |inner| opened.open_inner(inner, keys).map(Arc::new);
-                opened.attached = list.into_iter().map(open).collect::<Result<_, _>>()?;
+                let read = |inner| opened.read_inner(inner);
+                let list = list.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+                check_together(&list, keys)?;
+                opened.attached = list.into_iter().map(Arc::new).collect();
             }
             Some(_) => return Err(NOT_FLAT),
         }
@@ -286,22 +296,18 @@ impl Signed {
         Ok(opened)
     }
 
-    fn open_inner(&self, inner: Value, keys: &dyn Check) -> Result<Signed, OpenError> {
+    fn read_inner(&self, inner: Value) -> Result<Signed, OpenError> {
         let inner = object(inner)?;
         if inner.contains_key("attached") {
             return Err(NOT_FLAT);
         }
-        let inner = Self::from_object(inner, keys, true)?;
+        let inner = Self::read(inner)?;
         self.check_inner(&inner)?;
         Ok(inner)
     }
 
-    /// One message, without what is attached.
-    fn from_object(
-        mut envelope: Map<String, Value>,
-        keys: &dyn Check,
-        is_attached: bool,
-    ) -> Result<Signed, OpenError> {
+    /// One message, without what is attached; its signature is not checked yet.
+    fn read(mut envelope: Map<String, Value>) -> Result<Signed, OpenError> {
         if envelope.get("jsonrpc") != Some(&json!("2.0")) {
             return Err(OpenError::Envelope("jsonrpc must be \"2.0\""));
         }
@@ -312,6 +318,10 @@ impl Signed {
             return Err(OpenError::Envelope("a message has a method"));
         };
         let params = envelope.remove("params").unwrap_or_else(|| json!({}));
+        // Others attach and store it: what can be read alone must be readable in all of that.
+        if canonical::depth(&params) > FREE_DEPTH_MAX {
+            return Err(OpenError::TooDeep { max: FREE_DEPTH_MAX });
+        }
         let signed = json!({"method": method, "params": params});
         let payload = canonical::to_vec(&signed).map_err(|e| OpenError::Json(e.to_string()))?;
         check_len(&payload, &method)?;
@@ -322,9 +332,29 @@ impl Signed {
         let hash = sha256(&payload);
         let message = message.name_task(&meta.signer);
         let (payload, attached) = (payload.into_boxed_slice(), Vec::new());
-        let opened = Signed { meta, message, id, payload, signature, hash, attached };
-        keys.check(&opened.claim(is_attached))?;
-        for signed in opened.message.evidence() {
+        Ok(Signed { meta, message, id, payload, signature, hash, attached })
+    }
+
+    /// Checks its signature and those of its evidence. `shown` are the signer's keys where another
+    /// message, that came along, brings them.
+    fn check(
+        &self,
+        keys: &dyn Check,
+        is_attached: bool,
+        shown: Option<OwnKeys<'_>>,
+    ) -> Result<(), OpenError> {
+        let claim = self.claim(is_attached);
+        let checked = keys.check(&claim);
+        // What is known comes first: keys that somebody shows make nothing worse.
+        let is_missing = matches!(
+            checked,
+            Err(OpenError::UnknownSigner(_) | OpenError::BadSignature) if shown.is_some()
+        );
+        match is_missing {
+            true => keys.check(&Claim { own: shown, ..claim })?,
+            false => checked?,
+        }
+        for signed in self.message.evidence() {
             let bytes = signed.attestation.signed_bytes().map_err(|_| OpenError::BadSignature)?;
             keys.check(&Claim {
                 signer: &signed.attestation.attester,
@@ -332,11 +362,31 @@ impl Signed {
                 is_attached: true,
                 bytes: &bytes,
                 signature: &signed.signature,
-                ..opened.claim(true)
+                ..self.claim(true)
             })?;
         }
-        Ok(opened)
+        Ok(())
     }
+}
+
+/// Checks messages that come along together: handshakes and orders bring the keys of whoever has
+/// signed them, a DID being the hash of its first key, and so the others of the same signers can be
+/// checked by somebody who has never met these.
+fn check_together(list: &[Signed], keys: &dyn Check) -> Result<(), OpenError> {
+    let mut shown: BTreeMap<Did, OwnKeys<'_>> = BTreeMap::new();
+    for message in list {
+        if let Some(own) = message.message.own_keys() {
+            let known = shown.entry(message.meta.signer).or_insert(own);
+            if own.links.len() > known.links.len() {
+                *known = own;
+            }
+        }
+    }
+    list.iter().try_for_each(|message| {
+        let own = message.message.own_keys();
+        let shown = shown.get(&message.meta.signer).copied().filter(|_| own.is_none());
+        message.check(keys, true, shown)
+    })
 }
 
 const NOT_FLAT: OpenError = OpenError::Envelope("attached is a flat list of messages");

@@ -258,6 +258,66 @@ fn lengths_are_limited() {
     assert_eq!(Signed::open(&blanks, &keys()).unwrap_err(), too_long(ATTACHED_LEN_MAX));
 }
 
+/// Nested arrays, so many of them.
+fn nested(levels: usize) -> Value {
+    (1..levels).fold(json!([]), |inner, _| json!([inner]))
+}
+
+/// What anybody may add must be readable wherever others put it.
+#[test]
+fn what_nests_too_deeply_is_refused_and_nothing_else_is() {
+    let noted = |method: &str, levels: usize| {
+        let mut params = params(method);
+        params["note"] = nested(levels);
+        signed(method, params, 1, 1)
+    };
+    let free = canonical::FREE_DEPTH_MAX;
+    for method in Message::METHODS {
+        for levels in [free, canonical::MAX_DEPTH - 3, canonical::MAX_DEPTH - 2] {
+            let error = open(&noted(method, levels)).unwrap_err();
+            assert_eq!(error, OpenError::TooDeep { max: free }, "{method}");
+            assert_eq!(error.code(), ErrorCode::InvalidParams);
+        }
+        let deep = noted(method, free - 1);
+        let opened = open(&deep).unwrap_or_else(|error| panic!("{method}: {error}"));
+        assert_eq!(opened.to_json(), deep);
+        // Whoever attaches it is understood.
+        let mut certificate =
+            signed("consensus.certificate", params("consensus.certificate"), 2, 2);
+        certificate["attached"] = json!([deep]);
+        let opened = open(&certificate).unwrap_or_else(|error| panic!("{method}: {error}"));
+        assert_eq!(opened.to_json(), certificate);
+    }
+}
+
+/// A DID is the hash of its first key: whoever shows that shows whose the other messages are.
+#[test]
+fn keys_that_come_along_are_those_of_what_comes_along() {
+    let own_key = key_text::write(&key(9).public());
+    let with = |method: &str, changes: Value| {
+        let mut params = params(method);
+        params.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        signed(method, params, 9, 9)
+    };
+    let hand = with("swarm.handshake", json!({"agent_id": did(9), "pub_key": own_key}));
+    let order = with("task.inject", json!({"originator": did(9), "pub_key": own_key}));
+    let verdict = signed("task.verification", params("task.verification"), 9, 9);
+    let opened = |attached: &[&Value]| {
+        let mut certificate =
+            signed("consensus.certificate", params("consensus.certificate"), 1, 1);
+        certificate["attached"] = json!(attached);
+        open(&certificate).map(|opened| opened.attached.len())
+    };
+    assert_eq!(opened(&[&verdict]), Err(OpenError::UnknownSigner(did(9))));
+    assert_eq!(opened(&[&verdict, &hand]), Ok(2));
+    assert_eq!(opened(&[&order, &verdict]), Ok(2));
+    // Nobody signs for another with that, and what is known of somebody stays.
+    let forged = signed("task.verification", params("task.verification"), 9, 8);
+    assert_eq!(opened(&[&order, &forged]), Err(OpenError::BadSignature));
+    let other = signed("task.verification", params("task.verification"), 8, 8);
+    assert_eq!(opened(&[&order, &other]), Err(OpenError::UnknownSigner(did(8))));
+}
+
 /// One byte more than is allowed.
 fn too_long(max: usize) -> OpenError {
     OpenError::TooLong { len: max + 1, max }
