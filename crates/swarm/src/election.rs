@@ -106,7 +106,7 @@ pub fn elect(previous: &Epoch, genesis: &Genesis, epoch: u64, record: &[Kept]) -
     standing.truncate(CANDIDATES_MAX);
     let candidates: BTreeMap<Did, Share> =
         standing.into_iter().map(|(_, did, composite)| (did, composite)).collect();
-    // Decision 44a: whoever shows nothing in this record weighs least, whatever it has shown before.
+    // Decision 44a: who shows nothing in this record weighs least, whatever it has shown before.
     let weight_of = |did: &Did| weights.get(did).copied().unwrap_or(WEIGHT_MIN);
     let votes: Vec<(Did, Share, Vec<Did>)> = heard
         .votes

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skep_base::{Did, Hash32};
+use skep_base::{Did, Hash32, hash::sha256};
 use skep_wire::swarm::{Elected, Location, Member, Share, Subject, Tier};
 
 use crate::{
@@ -22,6 +22,8 @@ mod tests;
 
 /// How many of those that a node watches in a large swarm hear it, too.
 const ECHOED_IN_RING: usize = 2;
+/// How many different sets of witnesses the tasks of one epoch have in a large swarm.
+const TASK_DRAWS: u8 = 16;
 /// Epochs that one thread remembers: thousands of nodes may share one.
 const REMEMBERED_MAX: usize = 8;
 
@@ -138,7 +140,7 @@ impl Epoch {
 
     /// Who co-signs outcomes about a subject.
     pub fn witnesses(&self, subject: &Subject, concerned: &[Did]) -> Vec<Did> {
-        witnesses(&self.beacon, &subject_text(subject), concerned, &self.members)
+        witnesses(&self.beacon, &witnessed_text(subject), concerned, &self.members)
     }
 
     /// Tier 1 in the order in which they take over what is about a subject.
@@ -225,6 +227,18 @@ pub(crate) fn subject_text(subject: &Subject) -> String {
         Subject::Election { after } => format!("election/{after}"),
         Subject::Succession { epoch, leader } => format!("succession/{epoch}/{leader}"),
         Subject::Plan { task_id } | Subject::Result { task_id } => format!("task/{task_id}"),
+    }
+}
+
+/// What the witnesses of a subject are drawn for. Whoever names a task knows the beacon already and
+/// could try names until the draw is to its liking: so there are only a few draws.
+fn witnessed_text(subject: &Subject) -> String {
+    match subject {
+        Subject::Plan { task_id } | Subject::Result { task_id } => {
+            let number = sha256(task_id.as_bytes()).0[0];
+            format!("tasks/{}", number % TASK_DRAWS)
+        }
+        Subject::Election { .. } | Subject::Succession { .. } => subject_text(subject),
     }
 }
 

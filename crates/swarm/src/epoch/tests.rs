@@ -40,3 +40,19 @@ fn watchers_hear_whom_they_watch() {
         }
     }
 }
+
+/// Whoever names a task knows the beacon: names are cheap, and give few sets of witnesses.
+#[test]
+fn nobody_finds_witnesses_by_trying_names() {
+    let epoch = Epoch::founding(&genesis("many", 200));
+    let drawn = |n: u32| {
+        let subject = Subject::Plan { task_id: format!("task-{n}") };
+        let witnesses = epoch.witnesses(&subject, epoch.tier1());
+        assert_eq!(witnesses.len(), WITNESSES_MAX);
+        let result = Subject::Result { task_id: format!("task-{n}") };
+        assert_eq!(epoch.witnesses(&result, epoch.tier1()), witnesses);
+        witnesses
+    };
+    let sets: BTreeSet<Vec<Did>> = (0..1_000).map(drawn).collect();
+    assert_eq!(sets.len(), usize::from(TASK_DRAWS));
+}

@@ -1,6 +1,6 @@
 //! Elections at their edges: of one, of two, of equals, and of nobody.
 
-use skep_base::hash::json_sha256;
+use skep_base::{Did, hash::json_sha256};
 use skep_swarm::{
     election::{MISSED_MAX, elect},
     epoch::Epoch,
@@ -73,6 +73,49 @@ fn where_nobody_may_stand_those_who_vote_stay_members() {
     assert_eq!(epoch.tier1().len(), before.len());
 }
 
+/// The record of an election in which one stands, and everybody says what it has seen of it.
+fn seen_by(room: &Room, did: &Did, seen: impl Fn(&Did) -> Observed) -> Vec<Kept> {
+    let candidacy = Message::Candidacy(Candidacy {
+        agent_id: *did,
+        epoch: 2,
+        score: score(*did),
+        location_vector: Location::default(),
+        evidence: Evidence::default(),
+        published: Vec::new(),
+    });
+    let mut record = vec![Kept(room.seal(&room.keys[did], candidacy))];
+    for (voter, key) in &room.keys {
+        let vote = Message::ElectionVote(ElectionVote {
+            voter: *voter,
+            epoch: 2,
+            candidate_rankings: vec![*did],
+            observed: [(*did, seen(voter))].into(),
+            location_vector: None,
+        });
+        record.push(Kept(room.seal(key, vote)));
+    }
+    record
+}
+
+/// As many as may lie say that they have never seen a member: it stands all the same, whoever they
+/// are.
+#[test]
+fn a_third_that_lies_about_a_member_cuts_nothing() {
+    let room = Room::new(10);
+    let founding = Epoch::founding(&room.genesis);
+    for did in founding.members() {
+        let liars = &founding.attesters(did)[..3];
+        let seen = |voter: &Did| match liars.contains(voter) {
+            true => Observed { uptime: Share::ZERO, proof_of_compute: Share::ZERO },
+            false => Observed { uptime: Share::ONE, proof_of_compute: Share::ONE },
+        };
+        let elected = elect(&founding, &room.genesis, 2, &seen_by(&room, did, seen));
+        assert_eq!(elected.tier1.first(), Some(did));
+        let member = elected.members.iter().find(|member| member.did == *did).unwrap();
+        assert_eq!(member.weight, Share::percent(45));
+    }
+}
+
 /// Decision 44a: who shows nothing weighs least, whatever it has shown in elections before.
 #[test]
 fn who_shows_nothing_any_more_weighs_least() {
@@ -80,28 +123,9 @@ fn who_shows_nothing_any_more_weighs_least() {
     let mut before = Epoch::founding(&room.genesis).elected.clone();
     before.members.iter_mut().for_each(|member| member.weight = Share::ONE);
     let before = Epoch::shared(before.clone(), json_sha256(&before).unwrap());
-    let stands = &room.keys[&before.members()[0]];
-    let did = stands.public().did();
-    let candidacy = Message::Candidacy(Candidacy {
-        agent_id: did,
-        epoch: 2,
-        score: score(did),
-        location_vector: Location::default(),
-        evidence: Evidence::default(),
-        published: Vec::new(),
-    });
+    let did = before.members()[0];
     let seen = Observed { uptime: Share::ONE, proof_of_compute: Share::percent(60) };
-    let mut record = vec![Kept(room.seal(stands, candidacy))];
-    for (voter, key) in &room.keys {
-        let vote = Message::ElectionVote(ElectionVote {
-            voter: *voter,
-            epoch: 2,
-            candidate_rankings: Vec::new(),
-            observed: [(did, seen)].into(),
-            location_vector: None,
-        });
-        record.push(Kept(room.seal(key, vote)));
-    }
+    let record = seen_by(&room, &did, |_| seen);
     for member in elect(&before, &room.genesis, 2, &record).members {
         // A fifth for being there, a quarter of what it has computed.
         let expected = if member.did == did { Share::percent(35) } else { WEIGHT_MIN };
