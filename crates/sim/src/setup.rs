@@ -184,6 +184,11 @@ impl Setup {
         let (epoch_ms, begin_ms) = (self.timing.epoch_ms, self.begin_ms);
         add(epoch_ms != drawn.timing.epoch_ms, "epoch-ms", epoch_ms.to_string());
         add(begin_ms != drawn.begin_ms, "begin-ms", begin_ms.to_string());
+        let lies = self.lies.iter().flatten().map(Lie::to_string).collect::<Vec<_>>();
+        add(self.lies != drawn.lies, "lies", lies.join(","));
+        add(self.flood != drawn.flood, "flood", self.flood.to_string());
+        let faults_ms = self.faults_ms.unwrap_or_default();
+        add(self.faults_ms != drawn.faults_ms, "faults-ms", faults_ms.to_string());
         command
     }
 }

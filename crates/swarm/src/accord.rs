@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use skep_base::{Did, Hash32, Timestamp};
 use skep_wire::swarm::{Certificate, Message, Prepared, Signed, Step, Value, Word};
 
-use self::proven::{enough, justification, record_of};
+pub(crate) use self::proven::record_of;
+use self::proven::{enough, justification};
 pub use self::{
     proven::{Proven, has_record, proven},
     setting::Setting,

@@ -416,7 +416,7 @@ pub fn part_id(task_id: &str, index: u32, attempt: u32) -> String {
     }
 }
 
-fn is_part(task_id: &str, index: u32, id: &str) -> bool {
+pub(crate) fn is_part(task_id: &str, index: u32, id: &str) -> bool {
     let first = part_id(task_id, index, 1);
     id.strip_prefix(&first).is_some_and(|rest| rest.is_empty() || rest.starts_with(['~', '@']))
 }

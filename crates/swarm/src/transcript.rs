@@ -1,6 +1,8 @@
 //! All signed messages of a task, from which anybody can decide again what the swarm decided
 //! (decision 51).
 
+mod parts;
+
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
@@ -15,7 +17,7 @@ use skep_wire::swarm::{
 };
 
 use crate::{
-    accord::{Proven, has_record, proven},
+    accord::{Proven, has_record, proven, record_of},
     election::{self, elect},
     epoch::Epoch,
     genesis::Genesis,
@@ -25,6 +27,8 @@ use crate::{
     succession,
     tally::Round,
 };
+
+pub use self::parts::{PartReport, Try, Verdict};
 
 /// What the file says it is.
 pub const FORMAT: &str = "skep/swarm-transcript/v1";
@@ -118,6 +122,8 @@ pub struct TaskReport {
     /// Who contradicted itself.
     pub caught: Vec<Did>,
     pub ended: Option<Ended>,
+    /// How the parts came about, as far as the transcript has what was said of them.
+    pub parts: Vec<PartReport>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -314,7 +320,10 @@ impl Transcript {
         let subject = Subject::Result { task_id: task_id.to_owned() };
         match result {
             Ok(ended) => match report.tasks.iter_mut().find(|task| task.task_id == task_id) {
-                Some(task) if task.ended.is_none() => task.ended = Some(ended),
+                Some(task) if task.ended.is_none() => {
+                    task.parts = self.parts_of(epochs, task, &ended);
+                    task.ended = Some(ended);
+                }
                 Some(_) => report.differ(&subject, "there are two outcomes".to_owned()),
                 None => report.differ(&subject, "no plan was decided before".to_owned()),
             },
@@ -332,7 +341,8 @@ impl Transcript {
         let subject = Subject::Plan { task_id: task_id.to_owned() };
         let mut plans = self.certificates().filter(|(_, about, _)| **about == subject);
         let (plan, _, chosen) = plans.next().ok_or("the plan's certificate is missing")?;
-        let record: Vec<Kept> = plan.attached.iter().cloned().map(Kept).collect();
+        // Whatever else came along is nobody's word about this.
+        let record = record_of(chosen, plan);
         let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
         let epoch = epochs.get(&task.epoch).ok_or("its epoch's election is missing")?;
         let witnesses = judge::witnesses_of(epoch, origin);
@@ -354,7 +364,26 @@ impl Transcript {
             let approved_by = first.map(|at| plus(at, APPROVAL_MAX_MS - CLOCKS_DIFFER_MS));
             check_time(&found, approved_by.unwrap_or(Timestamp::MAX).min(task.deadline))?;
         }
-        Ok(ended.clone())
+        match parts::refused(&self.messages, ended) {
+            Some(index) => Err(format!("part {} was refused, and is in it", index + 1)),
+            None => Ok(ended.clone()),
+        }
+    }
+
+    /// Those who lead a task coordinate it, and whoever has proposed its plan.
+    fn parts_of(
+        &self,
+        epochs: &BTreeMap<u64, Arc<Epoch>>,
+        task: &TaskReport,
+        ended: &Ended,
+    ) -> Vec<PartReport> {
+        let epoch = epochs.get(&task.epoch);
+        let may_order = |did: &Did| {
+            let proposed =
+                matches!(&task.chosen, Some(Chosen::Plan { proposer, .. }) if proposer == did);
+            proposed || epoch.is_some_and(|epoch| epoch.is_tier1(did))
+        };
+        parts::reports(&self.messages, &task.task_id, ended, may_order)
     }
 }
 
@@ -427,7 +456,7 @@ fn plan_report(
     subject: &Subject,
     value: &Value,
 ) -> Result<TaskReport, String> {
-    let record: Vec<Kept> = kept.attached.iter().cloned().map(Kept).collect();
+    let record = record_of(value, kept);
     let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
     if *subject != (Subject::Plan { task_id: task.task_id.clone() }) {
         return Err(Fault::NoTask.to_string());
@@ -456,6 +485,7 @@ fn plan_report(
         rounds: Vec::new(),
         caught: Vec::new(),
         ended: None,
+        parts: Vec::new(),
     };
     if let Ok(deliberation) = judge::deliberation(epoch, &found.record) {
         report.critic = deliberation.ready.adversarial_critic;

@@ -23,7 +23,7 @@ fn swarms_bear_each_lie() {
     }
 }
 
-fn succeeded(report: &Report) -> usize {
+pub fn succeeded(report: &Report) -> usize {
     let known = report.outcomes.iter().filter_map(|outcome| outcome.known.as_ref());
     known.filter(|known| matches!(known, Known::Ended(it) if it.end == End::Succeeded)).count()
 }

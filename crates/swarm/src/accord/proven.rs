@@ -26,7 +26,7 @@ impl Proven {
 }
 
 /// Those attached messages that a value follows from, in its order; fewer if some are missing.
-pub(super) fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
+pub(crate) fn record_of(value: &Value, message: &Signed) -> Vec<Kept> {
     let attached: BTreeMap<Hash32, &Arc<Signed>> =
         message.attached.iter().map(|kept| (kept.hash(), kept)).collect();
     let found = value.record.iter().filter_map(|hash| attached.get(hash));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use skep_base::Timestamp;
-use skep_swarm::transcript::Transcript;
+use skep_swarm::{aggregate::verify_place, transcript::Transcript};
 use skep_wire::swarm::{
-    Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, Value, Word,
+    Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, Value, Verification, Word,
 };
 
 use super::room::{Room, id, secret};
@@ -72,6 +72,65 @@ fn read(room: &Room, certificates: &[Arc<Signed>]) -> Vec<String> {
     let written = Transcript::write(&room.genesis, &keys, certificates);
     let read = Transcript::read(written.to_string().as_bytes()).expect("all signatures hold");
     read.verify().differences.into_iter().map(|difference| difference.why).collect()
+}
+
+/// What comes along and is not signed over says nothing: whoever passes a certificate on may put
+/// another task's order before its own.
+#[test]
+fn what_was_put_before_the_record_changes_nothing() {
+    let (room, decided) = held();
+    let client = secret(100);
+    let other = room.seal(&client, room.inject(&client, room.task("other")));
+    let padded: Vec<Arc<Signed>> = decided
+        .iter()
+        .map(|one| {
+            let certificate = certify(&room, one);
+            let attached = [vec![other.clone()], certificate.attached.clone()].concat();
+            let leader = room.keys.values().next().expect("a room has nodes");
+            room.seal_with(leader, certificate.message.clone(), attached)
+        })
+        .collect();
+    assert_eq!(read(&room, &padded), Vec::<String>::new());
+}
+
+/// Each part is told of: who was given it, what was said of the work, where it is under the root.
+/// What its coordinator has refused last is no part of a result.
+#[test]
+fn a_part_that_was_refused_last_is_seen() {
+    let (room, _) = held();
+    let mut keys = room.known_keys();
+    keys.learn(secret(100).public());
+    let report = |messages: &[Arc<Signed>]| {
+        let written = Transcript::write(&room.genesis, &keys, messages);
+        Transcript::read(written.to_string().as_bytes()).unwrap().verify()
+    };
+    let good = report(&room.sent);
+    assert_eq!(good.differences, Vec::new());
+    let task = &good.tasks[0];
+    let ended = task.ended.as_ref().unwrap();
+    assert_eq!(task.parts.len(), ended.parts.len());
+    for (part, artifact) in task.parts.iter().zip(ended.parts.iter().flatten()) {
+        assert!(verify_place(artifact, part.place.as_ref().unwrap(), &ended.root));
+        let [order] = &part.tries[..] else { panic!("{part:?}") };
+        assert_eq!((Some(order.assignee), order.verdicts.len()), (part.producer, 1));
+        assert!(order.verdicts[0].accepted);
+    }
+    // The coordinator says otherwise afterwards.
+    let is_accepted = |sent: &&Arc<Signed>| match &sent.message {
+        Message::Verification(m) => m.accepted && m.content_cid.is_some(),
+        _ => false,
+    };
+    let verdict = room.sent.iter().find(is_accepted).unwrap();
+    let Message::Verification(m) = &verdict.message else { panic!() };
+    let refusal = Message::Verification(Verification { accepted: false, ..m.clone() });
+    let by = |did| room.seal(&room.keys[&did], refusal.clone());
+    let with = |word| report(&[room.sent.clone(), vec![word]].concat()).differences;
+    let differences = with(by(verdict.meta.signer));
+    assert_eq!(differences.len(), 1);
+    assert!(differences[0].why.ends_with("was refused, and is in it"), "{differences:?}");
+    // Nobody else's word counts.
+    let other = room.keys.keys().find(|did| **did != verdict.meta.signer).unwrap();
+    assert_eq!(with(by(*other)), Vec::new());
 }
 
 /// Changes what was decided about one thing, has everybody sign it, and says what an auditor sees.
