@@ -189,7 +189,11 @@ fn deviations() -> Vec<Deviation> {
             thirds of the witnesses and one more",
         ),
         deviation("13", "a successor is confirmed by a certificate, for one branch and epoch"),
-        deviation("17", "the critic and the Senate are drawn by a hash that nobody can choose"),
+        deviation(
+            "17",
+            "the critic and the Senate are drawn by a hash of the task's name and of a beacon that \
+            was fixed before it; whoever names a task can try several names",
+        ),
         deviation("18", "the originator's dissolve takes the task back"),
         deviation("11", "the originator's verification says whether it approves of the plan"),
         deviation(

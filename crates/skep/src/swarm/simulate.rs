@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use skep_sim::{Report, Setup, picture, run};
+use skep_sim::{Lie, Report, Setup, picture, run};
 use skep_swarm::transcript::Transcript;
 use skep_wire::swarm::Share;
 
@@ -26,6 +26,7 @@ use crate::deal::words::print_json;
 const NODES_MAX: u64 = 20_000;
 const TASKS_MAX: u64 = 1_000;
 const FAULTS_MAX: u64 = 10_000;
+const FLOOD_MAX: i64 = 1_000_000;
 /// Shorter than this, there is hardly a time without an election.
 const EPOCH_MIN_S: u64 = 120;
 const EPOCH_MAX_S: u64 = 365 * 24 * 3600;
@@ -94,6 +95,19 @@ pub struct Simulate {
         value_parser = clap::value_parser!(u64).range(0..=BEGIN_MAX_S * 1_000)
     )]
     begin_ms: Option<u64>,
+    /// What those who lie do, such as DropBallots,FalseWork; each picks some if nothing is said
+    #[arg(long, value_name = "LIE,...", value_delimiter = ',', value_parser = lie)]
+    lies: Option<Vec<Lie>>,
+    /// How many messages one liar may add to what it has to say
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=FLOOD_MAX))]
+    flood: Option<u32>,
+    /// How long the network and nodes fail after the first client comes, in milliseconds
+    #[arg(
+        long,
+        value_name = "MS",
+        value_parser = clap::value_parser!(u64).range(1..=BEGIN_MAX_S * 1_000)
+    )]
+    faults_ms: Option<u64>,
     /// Run so many seeds, from --seed on, on all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -103,6 +117,11 @@ pub struct Simulate {
     /// Write all that was signed into this file, for skep swarm verify
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     transcript: Option<PathBuf>,
+}
+
+fn lie(name: &str) -> Result<Lie, String> {
+    let names = || Lie::all().map(|lie| lie.to_string()).collect::<Vec<_>>().join(", ");
+    Lie::named(name).ok_or_else(|| format!("the lies are {}", names()))
 }
 
 fn share(text: &str) -> Result<Share, String> {
@@ -150,6 +169,9 @@ impl Simulate {
             crashes: or(self.crashes, drawn.crashes),
             timing,
             begin_ms: self.begin_ms.unwrap_or(drawn.begin_ms),
+            lies: self.lies.clone().or(drawn.lies),
+            flood: self.flood.unwrap_or(drawn.flood),
+            faults_ms: self.faults_ms.or(drawn.faults_ms),
             picture: self.svg.is_some(),
             keep_messages: self.transcript.is_some(),
             real_signatures: self.transcript.is_some() || drawn.real_signatures,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use skep_base::Hash32;
-use skep_swarm::transcript::{Report, RoundReport, TaskReport, Transcript};
+use skep_swarm::transcript::{PartReport, Report, RoundReport, TaskReport, Transcript, Try};
 use skep_wire::swarm::{Chosen, Subject, plain_id};
 
 use super::{short, short_list};
@@ -147,7 +147,31 @@ fn print_task(task: &TaskReport, out: &mut dyn Write) -> Result<()> {
         line("end", format!("{}, {done} of {} parts", word(&ended.end), ended.parts.len()))?;
         line("root", ended.root.to_string())?;
     }
+    for part in &task.parts {
+        line(&format!("part {}", part.index + 1), part_text(part))?;
+    }
     Ok(())
+}
+
+/// Who was given a part, one after the other, and what was said of the work.
+fn part_text(part: &PartReport) -> String {
+    let told = |order: &Try| {
+        let refused = order.verdicts.iter().filter(|verdict| !verdict.accepted).count();
+        let end = match (order.verdicts.last(), refused) {
+            (Some(last), 0) if last.accepted => "accepted".to_owned(),
+            (Some(last), count) if last.accepted => format!("refused {count} times, accepted"),
+            (_, 0) => "nothing is said of its work".to_owned(),
+            (_, count) => format!("refused {count} times"),
+        };
+        format!("{}: {end}", short(&order.assignee))
+    };
+    let tries: Vec<String> = part.tries.iter().map(told).collect();
+    match (&part.producer, tries.is_empty()) {
+        (Some(producer), true) => format!("by {}", short(producer)),
+        (None, true) => "not done".to_owned(),
+        (Some(_), false) => tries.join("; "),
+        (None, false) => format!("{}; not done", tries.join("; ")),
+    }
 }
 
 fn round_text(round: &RoundReport) -> String {

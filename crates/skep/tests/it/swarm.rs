@@ -41,6 +41,7 @@ fn a_seed_is_a_run_and_its_command_runs_it_again() {
     let mut args = vec!["simulate", "--seed", "4", "--nodes", "7", "--tasks", "1"];
     args.extend(["--loss", "0.05", "--duplication", "0.02", "--byzantine", "2", "--crashes", "1"]);
     args.extend(["--partition", "1", "--epoch", "200", "--begin-ms", "150500", "--json"]);
+    args.extend(["--lies", "Flood,FalseWitness", "--flood", "40", "--faults-ms", "70000"]);
     let first: Value = serde_json::from_str(&stdout(&swarm(folder.path(), &args))).unwrap();
     assert_eq!(first["nodes"], 7);
     assert_eq!(first["loss"], 0.05);
@@ -68,7 +69,9 @@ fn many_seeds_run_at_once_and_nonsense_is_refused() {
     assert_eq!(many["broken"], 0);
     let told = refused(&swarm(folder, &["simulate", "--nodes", "4", "--byzantine", "5"]));
     assert!(told.contains("more than there are nodes: 4"), "{told}");
-    for args in [["simulate", "--loss", "1.5"], ["simulate", "--nodes", "0"]] {
+    let nonsense = [["--loss", "1.5"], ["--nodes", "0"], ["--lies", "White"], ["--lies", ""]];
+    for [name, value] in nonsense {
+        let args = ["simulate", name, value];
         assert_eq!(swarm(folder, &args).status.code(), Some(2), "{args:?}");
     }
 }
