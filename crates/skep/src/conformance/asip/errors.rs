@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use skep_base::{Did, Hash32, ed25519::SecretKey, hash::sha256};
 use skep_swarm::{judge, kept::Kept, pow};
 use skep_wire::swarm::{
-    Candidacy, Commit, Dissolve, ErrorCode, Evidence, Keepalive, KnownKeys, Location, Message,
-    Plan, PlanVote, Reveal, Share, Signed, Subtask, Task,
+    Accept, Candidacy, Commit, Dissolve, ErrorCode, Evidence, Keepalive, KnownKeys, Location,
+    Message, Plan, PlanVote, Reveal, Share, Signed, Subtask, Task,
 };
 
 use super::{
@@ -112,7 +112,7 @@ fn ballot(room: &Room, task_id: &str, by: &SecretKey, first: &str) -> Signed {
 }
 
 pub async fn consensus_has_its_four(world: &World) -> Result<String> {
-    // A task whose other planners are silent, so that it stays where it is.
+    // A task whose other planners take their seats and are silent then, so that it stays there.
     let mut room = Room::new(4);
     let to = room.leader()?;
     let others: Vec<Did> = room.nodes.keys().copied().filter(|did| *did != to).collect();
@@ -121,6 +121,17 @@ pub async fn consensus_has_its_four(world: &World) -> Result<String> {
     let task = room.task("open");
     let order = room.order(task.clone());
     room.give(&to, order);
+    for agent_id in &others {
+        let accept = Message::Accept(Accept {
+            task_id: task.task_id.clone(),
+            agent_id: *agent_id,
+            active_tasks: 0,
+            capabilities: Vec::new(),
+            affinity_scores: Default::default(),
+        });
+        let message = room.seal(&room.key(agent_id)?, accept);
+        room.give(&to, message);
+    }
     let commit = |room: &Room, plan_hash: Hash32| {
         let (task_id, proposer) = (task.task_id.clone(), one.public().did());
         room.seal(&one, Message::Commit(Commit { task_id, proposer, epoch: 1, plan_hash }))
