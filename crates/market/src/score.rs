@@ -234,8 +234,8 @@ impl Market {
             track.shown = to_show;
             rank_now(turn, &Whose::Agent(who.agent))?;
         }
-        // What is shown now decides, too, whether somebody has to look again. A new benchmark gets a
-        // look of its own: the one that is set may be due already.
+        // What is shown now decides, too, whether somebody looks again. A new benchmark gets a look
+        // of its own: the one that is set may be due already.
         let granted =
             |event: &BenchmarkEvent| event.benchmark_event_type == BenchmarkEventType::Granted;
         let is_set = track.heartbeat.is_some() && !evaluated.event.as_ref().is_some_and(granted);

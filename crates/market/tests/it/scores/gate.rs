@@ -193,7 +193,9 @@ on_both_engines! {
         };
         assert_eq!(badges().await, [true; 2]);
         let agent_id = w.ben.id();
-        for act in [AdminAct::RevokeBenchmark { agent_id }, AdminAct::ClearRevocation { agent_id }] {
+        let (revoke, clear) =
+            (AdminAct::RevokeBenchmark { agent_id }, AdminAct::ClearRevocation { agent_id });
+        for act in [revoke, clear] {
             w.f.tick();
             w.market().admin(AdminRequest { act, reason: "fraud?".to_owned() }).await.unwrap();
             assert_eq!(badges().await, [false; 2]);
