@@ -383,7 +383,8 @@ fn more_deviations() -> [Deviation; 5] {
         ),
         deviation(
             "14.1, 14.4",
-            "the profile has formula_version and the badges besides what is registered",
+            "the profile has formula_version and the badges besides what is registered; \
+             descriptions are in other words",
         ),
     ]
 }
