@@ -14,6 +14,7 @@ pub mod book;
 mod clock;
 mod error;
 pub mod event;
+mod generations;
 mod group;
 pub mod job;
 mod list;

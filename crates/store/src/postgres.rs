@@ -5,6 +5,7 @@
 //! round trips, however many calls.
 
 pub(crate) mod audit;
+mod bases;
 mod connect;
 mod flush;
 mod jobs;
@@ -24,7 +25,10 @@ use tokio::{
     task::AbortHandle,
 };
 
-use self::lane::{Lane, Waiting};
+use self::{
+    bases::Bases,
+    lane::{Lane, Waiting},
+};
 use crate::{
     error::{OpenError, StoreError},
     event::Head,
@@ -68,6 +72,7 @@ impl Postgres {
                 clock: options.clock.clone(),
                 commits: commits.clone(),
                 last_now: Timestamp::from_ms(0),
+                bases: Bases::default(),
             };
             lane.start()?;
         }

@@ -4,7 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod audit;
 mod checkpoint;
 mod jobs;
-mod known_facts;
+mod known;
 pub(crate) mod listings;
 mod read;
 pub(crate) mod score_facts;

@@ -42,7 +42,7 @@ impl RouteKey {
 }
 
 /// The place of a machine's state: its route, what kind of thing it is and which one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey {
     pub route: RouteKey,
     pub kind: &'static str,

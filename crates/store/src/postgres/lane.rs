@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 
 use super::{
+    bases::Bases,
     describe, flush,
     load::{self, Time, Wanted},
 };
@@ -38,6 +39,7 @@ pub(super) struct Lane {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) commits: Arc<Commits>,
     pub(super) last_now: Timestamp,
+    pub(super) bases: Bases,
 }
 
 /// Why a group was not committed.
@@ -171,7 +173,8 @@ impl Lane {
     ) -> Result<Vec<Result<Outcome, Bug>>, GroupError> {
         let mut group = Group::default();
         let mut wanted = Wanted::of(calls.iter().map(|w| &w.call));
-        let time = Time { clock: self.clock.as_deref(), least: self.last_now };
+        let (clock, least) = (self.clock.as_deref(), self.last_now);
+        let time = Time { clock, least, bases: &mut self.bases };
         self.last_now = load::load(client, &mut wanted, &mut group, time).await?;
         let outcomes =
             calls.iter_mut().map(|w| group.run(&mut w.call, self.last_now, w.entropy)).collect();

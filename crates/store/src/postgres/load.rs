@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use skep_base::{AgentId, Amount, Clock, Timestamp, id::TransferId};
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{lane::GroupError, score_facts};
+use super::{bases::Bases, lane::GroupError, score_facts};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -63,6 +63,8 @@ pub(super) struct Time<'a> {
     pub(super) clock: Option<&'a dyn Clock>,
     /// It is never earlier than this.
     pub(super) least: Timestamp,
+    /// What depends on it.
+    pub(super) bases: &'a mut Bases,
 }
 
 /// Begins the transaction, loads, locks, and tells the time: one round trip, unless a stored
@@ -71,10 +73,10 @@ pub(super) async fn load(
     client: &Object,
     wanted: &mut Wanted,
     group: &mut Group,
-    time: Time<'_>,
+    mut time: Time<'_>,
 ) -> Result<Timestamp, GroupError> {
     loop {
-        let (now, missing) = load_named(client, wanted, group, &time).await?;
+        let (now, missing) = load_named(client, wanted, group, &mut time).await?;
         if missing.is_empty() {
             return Ok(now);
         }
@@ -92,7 +94,7 @@ async fn load_named(
     client: &Object,
     wanted: &Wanted,
     group: &mut Group,
-    time: &Time<'_>,
+    time: &mut Time<'_>,
 ) -> Result<(Timestamp, BTreeSet<AccountId>), GroupError> {
     wanted.expect_nothing(group);
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
@@ -105,7 +107,6 @@ async fn load_named(
     score_facts::prepare(client).await.map_err(failed)?;
     let begin = async { client.batch_execute("begin").await.map_err(failed) };
     let own_accounts = names_of(&wanted.accounts);
-    let (clock, least) = (time.clock.map(|clock| clock.now().max(time.least)), time.least);
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
     // is the last word.
     let answers = futures_util::try_join!(
@@ -118,7 +119,7 @@ async fn load_named(
         ask(client, TRANSFERS, &wanted.transfers),
         ask(client, ACCOUNTS_LOCKED, &own_accounts),
         ask(client, RESOLUTIONS, &wanted.transfers),
-        tell_time(client, wanted, clock, least),
+        tell_time(client, wanted, time),
     )?;
     let (_, guards, names, locked, shared, read, transfers, accounts, resolutions, told) = answers;
     keep_guards(&guards, group);
@@ -154,12 +155,13 @@ type Told = (Timestamp, Vec<(AgentId, Counted)>);
 async fn tell_time(
     client: &Object,
     wanted: &Wanted,
-    clock: Option<Timestamp>,
-    least: Timestamp,
+    time: &mut Time<'_>,
 ) -> Result<Told, GroupError> {
+    let least = time.least;
+    let clock = time.clock.map(|clock| clock.now().max(least));
     if !wanted.facts.is_empty() {
-        let fixed = clock.map(|at| at.as_ms());
-        return score_facts::counted(client, &wanted.facts, fixed, least.as_ms()).await;
+        let (agents, fixed) = (&wanted.facts, clock.map(|at| at.as_ms()));
+        return score_facts::counted(client, agents, time.bases, fixed, least.as_ms()).await;
     }
     if let Some(now) = clock {
         return Ok((now, Vec::new()));
@@ -199,7 +201,7 @@ pub(super) struct Wanted {
     record_keys: Vec<RecordKey>,
     transfers: Columns,
     accounts: BTreeSet<AccountId>,
-    facts: Vec<String>,
+    facts: Vec<AgentId>,
 }
 
 impl Wanted {
@@ -212,7 +214,7 @@ impl Wanted {
         let mut accounts = BTreeSet::new();
         let mut facts = BTreeSet::new();
         for call in calls {
-            facts.extend(call.load.facts.iter().map(ToString::to_string));
+            facts.extend(call.load.facts.iter().copied());
             guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
             names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
             for (key, lock) in &call.load.records {

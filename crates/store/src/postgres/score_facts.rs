@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 
 use super::{
     Postgres,
+    bases::Bases,
     flush::{Batch, Param, column},
     lane::GroupError,
     load::parsed,
@@ -19,21 +20,27 @@ use crate::{
     turn::{RecordKey, StoredRecord},
 };
 
-/// The time, and for each agent its last fact and the last one before the window, at that time.
+/// The time, and for each agent its last fact; where that is asked, the last one before the window
+/// at that time, and when the first one within it was.
 const COUNTED: &str = "
     with told (now) as materialized (
         select coalesce($2::bigint, greatest($3::bigint, cast(
             extract(epoch from clock_timestamp()) * 1000 as bigint))))
-    select told.now, w.agent_id, l.*, f.*
-    from told cross join unnest($1::text[]) w (agent_id)
+    select told.now, w.agent_id, l.*, f.*, o.*
+    from told cross join unnest($1::text[], $5::bool[]) w (agent_id, asks)
     left join lateral (
         select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
         from score_facts x where x.agent_id = w.agent_id
         order by x.at desc, x.n desc limit 1) l on true
     left join lateral (
         select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-        from score_facts x where x.agent_id = w.agent_id and x.at <= told.now - $4::bigint
-        order by x.at desc, x.n desc limit 1) f on true";
+        from score_facts x
+        where w.asks and x.agent_id = w.agent_id and x.at <= told.now - $4::bigint
+        order by x.at desc, x.n desc limit 1) f on true
+    left join lateral (
+        select at as oldest_at from score_facts x
+        where w.asks and x.agent_id = w.agent_id and x.at > told.now - $4::bigint
+        order by x.at, x.n limit 1) o on true";
 /// An agent's record, its last fact and the last one before the window, from one snapshot.
 const RECORD_COUNTED: &str = "
     select r.version, r.body, l.*, f.*
@@ -73,22 +80,58 @@ pub(super) async fn prepare(client: &Object) -> Result<(), tokio_postgres::Error
 /// Which time it is, and what was counted of the agents then.
 pub(super) async fn counted(
     client: &Object,
-    agents: &[String],
+    agents: &[AgentId],
+    bases: &mut Bases,
     fixed: Option<i64>,
     least: i64,
 ) -> Result<(Timestamp, Vec<(AgentId, Counted)>), GroupError> {
+    let asks: Vec<bool> = agents.iter().map(|agent| !bases.knows(agent)).collect();
+    let (now, found) = ask_counted(client, agents, &asks, (fixed, least)).await?;
+    let stale = |(agent, _, _): &(AgentId, Counted, _)| {
+        bases.knows(agent) && bases.at(agent, now).is_none()
+    };
+    // Which time it is was not known before: now and then somebody's window has moved.
+    let (now, found) = match found.iter().any(stale) {
+        true => ask_counted(client, agents, &vec![true; agents.len()], (fixed, least)).await?,
+        false => (now, found),
+    };
+    let counted = found.into_iter().map(|(agent, counted, oldest)| match bases.at(&agent, now) {
+        Some(base) => (agent, Counted { base, ..counted }),
+        None => {
+            bases.keep(agent, counted.base, now, oldest);
+            (agent, counted)
+        }
+    });
+    Ok((now, counted.collect()))
+}
+
+/// For each agent also when its oldest fact within the window was, if that was asked.
+type Found = Vec<(AgentId, Counted, Option<Timestamp>)>;
+
+async fn ask_counted(
+    client: &Object,
+    agents: &[AgentId],
+    asks: &[bool],
+    (fixed, least): (Option<i64>, i64),
+) -> Result<(Timestamp, Found), GroupError> {
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
     let statement = client.prepare_cached(COUNTED).await.map_err(failed)?;
     let window = window_ms(SCORE_WINDOW);
-    let rows =
-        client.query(&statement, &[&agents, &fixed, &least, &window]).await.map_err(failed)?;
+    let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
+    let rows = client
+        .query(&statement, &[&names, &fixed, &least, &window, &asks])
+        .await
+        .map_err(failed)?;
     let Some(first) = rows.first() else {
         return Err(GroupError::Refused("nobody's facts were asked for".to_owned()));
     };
     let now = Timestamp::from_ms(first.get(0));
     let unreadable = |e: StoreError| GroupError::Refused(e.to_string());
-    let found =
-        rows.iter().map(|row| Ok((parsed(row, 1)?, counted_in(row, 2).map_err(unreadable)?)));
+    let found = rows.iter().map(|row| {
+        let oldest: Option<i64> = row.get(17);
+        let counted = counted_in(row, 2).map_err(unreadable)?;
+        Ok((parsed(row, 1)?, counted, oldest.map(Timestamp::from_ms)))
+    });
     Ok((now, found.collect::<Result<_, GroupError>>()?))
 }
 

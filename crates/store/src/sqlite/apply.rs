@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_base::{Amount, Hash32, Timestamp, id::TransferId};
 
-use super::{known_facts::KnownFacts, listings, score_facts, writer::WorkError};
+use super::{known::Known, listings, score_facts, writer::WorkError};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -21,7 +21,7 @@ pub(super) fn load(
     call: &Call,
     group: &mut Group,
     now: Timestamp,
-    known: &mut KnownFacts,
+    known: &mut Known,
 ) -> Result<(), WorkError> {
     for guard in &call.guards {
         let key = (guard.scope.clone(), guard.key.clone());
@@ -31,7 +31,7 @@ pub(super) fn load(
     }
     for (key, _) in &call.load.records {
         if let Entry::Vacant(place) = group.records.entry(key.clone()) {
-            let now = record(conn, key)?;
+            let now = known.records.load(conn, key)?;
             let stored_version = now.as_ref().map_or(0, |r| r.version);
             place.insert(RecordSlot { stored_version, now });
         }
@@ -48,7 +48,7 @@ pub(super) fn load(
     }
     for agent in &call.load.facts {
         if let Entry::Vacant(place) = group.counted.entry(*agent) {
-            place.insert(known.counted(conn, agent, now)?);
+            place.insert(known.facts.counted(conn, agent, now)?);
         }
     }
     let mut wanted = call.load.accounts.clone();

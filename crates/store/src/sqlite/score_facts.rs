@@ -8,7 +8,7 @@ use skep_base::{AgentId, Timestamp};
 use super::{
     READ_AGE_MAX, Sqlite,
     apply::{hash, optional, parsed, record},
-    known_facts::asked,
+    known::asked,
     writer::WorkError,
 };
 use crate::{

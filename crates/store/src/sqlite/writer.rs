@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use skep_base::{Clock, Hash32, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Settings, apply, connect, known_facts::KnownFacts};
+use super::{Settings, apply, connect, known::Known};
 use crate::{
     error::StoreError,
     event::Head,
@@ -99,7 +99,7 @@ pub(super) struct Writer {
     head: Head,
     last_now: Timestamp,
     commits: Arc<Commits>,
-    known_facts: KnownFacts,
+    known: Known,
 }
 
 impl Writer {
@@ -114,18 +114,8 @@ impl Writer {
         let head = read_head(&conn)?;
         let last_now = last_time(&conn)?;
         head_seen.send_replace(head);
-        let known_facts = KnownFacts::default();
-        Ok(Writer {
-            settings,
-            clock,
-            commands,
-            head_seen,
-            conn,
-            head,
-            last_now,
-            commits,
-            known_facts,
-        })
+        let known = Known::default();
+        Ok(Writer { settings, clock, commands, head_seen, conn, head, last_now, commits, known })
     }
 
     pub(super) fn run(mut self) {
@@ -218,7 +208,7 @@ impl Writer {
                 Command::Call(mut waiting) => {
                     let loaded = match &begun {
                         Ok(()) => {
-                            let known = &mut self.known_facts;
+                            let known = &mut self.known;
                             apply::load(&self.conn, &waiting.call, &mut group, now, known)
                         }
                         Err(_) => Ok(()),
@@ -257,7 +247,7 @@ impl Writer {
         }
         run(&self.conn, "commit").map_err(|e| GroupError::Lost(e.into()))?;
         self.head = head;
-        self.known_facts.add(&group.new_facts);
+        self.known.add(group);
         Ok(())
     }
 
@@ -277,7 +267,7 @@ impl Writer {
     }
 
     fn undo(&mut self) {
-        self.known_facts.forget();
+        self.known.forget();
         if !self.conn.is_autocommit()
             && let Err(error) = run(&self.conn, "rollback")
         {
@@ -290,7 +280,7 @@ impl Writer {
     /// cached of the log may never reach the disk. Copying the log into the database and syncing
     /// that makes sure of everything that is visible, before anything is acknowledged on top.
     fn reopen(&mut self) {
-        self.known_facts.forget();
+        self.known.forget();
         // A transaction that some errors leave open would keep the log busy for ever.
         if !self.conn.is_autocommit()
             && let Err(error) = run(&self.conn, "rollback")

@@ -112,12 +112,13 @@ impl Town {
         Ok((counted, bare))
     }
 
-    /// Makes deals, and settles them all; only the settling takes time.
+    /// Makes deals, and settles them all by that market; only the settling takes time. The terms
+    /// are the same either way: what is held follows the score, and what is not held costs too.
     async fn round(&self, market: &Market) -> Result<Took> {
         let mut ready = Vec::new();
         let mut makers = JoinSet::new();
         for pair in &self.pairs {
-            let (pair, market) = (pair.clone(), market.clone());
+            let (pair, market) = (pair.clone(), self.counts.clone());
             makers.spawn(async move {
                 let mut deals = Vec::new();
                 for _ in 0..DEALS_EACH {

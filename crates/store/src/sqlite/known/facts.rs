@@ -1,25 +1,28 @@
-//! What the writer knows of agents' facts without asking: nobody else writes them.
-
-use std::collections::HashMap;
+//! Where agents' facts stand.
 
 use rusqlite::Connection;
 use skep_base::{AgentId, Timestamp};
 
-use super::score_facts::{first_after, mark_at};
-use crate::score_fact::{Counted, SCORE_WINDOW, ScoreFact};
+use super::super::score_facts::{first_after, mark_at};
+use crate::{
+    generations::Generations,
+    score_fact::{Counted, SCORE_WINDOW, ScoreFact},
+};
 
 /// Agents of one generation; two are kept.
 const GENERATION: usize = 4096;
 
-/// The younger entries and the older ones, which go all at once.
-#[derive(Debug, Default)]
-pub(super) struct KnownFacts {
-    young: HashMap<AgentId, Known>,
-    old: HashMap<AgentId, Known>,
+#[derive(Debug)]
+pub(in super::super) struct KnownFacts(Generations<AgentId, Standing>);
+
+impl Default for KnownFacts {
+    fn default() -> KnownFacts {
+        KnownFacts(Generations::of(GENERATION))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Standing {
     counted: Counted,
     /// Until then no other fact leaves the window; not known for whoever was asked for once.
     base_until: Option<Timestamp>,
@@ -27,49 +30,35 @@ struct Known {
 
 impl KnownFacts {
     /// What is told of an agent's facts when it is `now`, which never goes back.
-    pub(super) fn counted(
+    pub(in super::super) fn counted(
         &mut self,
         conn: &Connection,
         agent: &AgentId,
         now: Timestamp,
     ) -> rusqlite::Result<Counted> {
-        let known = self.young.get(agent).or_else(|| self.old.get(agent)).copied();
-        let known = match known {
+        let known = match self.0.get(agent).copied() {
             Some(known) if known.base_until.is_some_and(|until| now < until) => {
                 return Ok(known.counted);
             }
             Some(known) => asked_again(conn, agent, now, known.counted)?,
-            None => Known { counted: asked(conn, agent, now)?, base_until: None },
+            None => Standing { counted: asked(conn, agent, now)?, base_until: None },
         };
-        self.keep(*agent, known);
+        self.0.keep(*agent, known);
         Ok(known.counted)
     }
 
     /// Facts that are committed.
     pub(super) fn add(&mut self, facts: &[ScoreFact]) {
         for fact in facts {
-            let known = self.young.get(&fact.agent).or_else(|| self.old.get(&fact.agent));
-            let Some(mut known) = known.copied() else { continue };
+            let Some(mut known) = self.0.get(&fact.agent).copied() else { continue };
             known.counted.last = Some(fact.mark());
             known.base_until = known.base_until.map(|until| until.min(fact.at.plus(SCORE_WINDOW)));
-            self.keep(fact.agent, known);
+            self.0.keep(fact.agent, known);
         }
-    }
-
-    /// After a failure the database has the word.
-    pub(super) fn forget(&mut self) {
-        *self = KnownFacts::default();
-    }
-
-    fn keep(&mut self, agent: AgentId, known: Known) {
-        if self.young.len() >= GENERATION {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(agent, known);
     }
 }
 
-pub(super) fn asked(
+pub(in super::super) fn asked(
     conn: &Connection,
     agent: &AgentId,
     now: Timestamp,
@@ -92,12 +81,12 @@ fn asked_again(
     agent: &AgentId,
     now: Timestamp,
     before: Counted,
-) -> rusqlite::Result<Known> {
+) -> rusqlite::Result<Standing> {
     let (agent, since) = (agent.to_string(), now.minus(SCORE_WINDOW));
     let base = mark_at(conn, &agent, since.as_ms())?;
     let next = first_after(conn, &agent, since.as_ms())?;
     let counted = Counted { base: base.map(|mark| mark.totals).unwrap_or_default(), ..before };
     // With nothing in the window it moves with the next fact.
     let until = next.map_or(Timestamp::from_ms(i64::MAX), |at| at.plus(SCORE_WINDOW));
-    Ok(Known { counted, base_until: Some(until) })
+    Ok(Standing { counted, base_until: Some(until) })
 }
