@@ -410,9 +410,11 @@ pub fn ended(end: End, parts: Vec<Option<Artifact>>) -> Ended {
 
 /// The id of a part of a task; each further attempt at it has another.
 pub fn part_id(task_id: &str, index: u32, attempt: u32) -> String {
+    // Whoever writes a transcript may have the largest index there is.
+    let number = u64::from(index) + 1;
     match attempt {
-        0 | 1 => format!("{task_id}-st-{}", index + 1),
-        _ => format!("{task_id}-st-{}~{attempt}", index + 1),
+        0 | 1 => format!("{task_id}-st-{number}"),
+        _ => format!("{task_id}-st-{number}~{attempt}"),
     }
 }
 

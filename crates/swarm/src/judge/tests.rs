@@ -18,6 +18,12 @@ fn plan(plan_id: &str, proposer: Did) -> Plan {
 }
 
 #[test]
+fn a_part_may_have_any_index() {
+    assert_eq!(part_id("t", u32::MAX, 1), "t-st-4294967296");
+    assert!(is_part("t", u32::MAX, "t-st-4294967296~2"));
+}
+
+#[test]
 fn whoever_copies_an_id_that_names_another_voids_nothing() {
     let [honest, liar, other] = [1, 2, 3].map(|n| SecretKey::from_seed([n; 32]).public().did());
     let id = named("plan-1", &honest);
