@@ -19,7 +19,7 @@ pub const GRAVES_LONG_MAX: usize = GRAVES_MAX / 2;
 pub const LONG_MS: u64 = 86_400_000;
 
 /// Tasks that are over and still answered for, and the bytes of their messages.
-const OVER_MAX: usize = 1_000;
+pub(super) const OVER_MAX: usize = 1_000;
 const OVER_LEN_MAX: usize = 256 << 20;
 
 /// A task that is over.

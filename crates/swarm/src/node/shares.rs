@@ -18,9 +18,12 @@ pub const PARTS_OPEN_MAX: usize = 30;
 /// Originators whose injections are counted.
 const ORIGINATORS_MAX: usize = 10_000;
 /// Tasks from outside that a node has taken and that are open; others hear of no more from it.
-/// Those that wait for their originator, and those that it passes on, are counted apart: neither
-/// keeps it from its work.
+/// Those whose originator wants to see the plan, and those that it passes on, are counted apart:
+/// neither keeps it from its work.
 pub const TASKS_MAX: usize = 50;
+/// All that one agent may have brought: tasks that are its own or passed on, with an approval or
+/// without, and parts, for which nobody is asked.
+pub(super) const BROUGHT_MAX: usize = 4 * TASKS_MAX + 2 * PARTS_OPEN_MAX;
 
 /// Whether whoever brings an order answers for it: it was given the order, or chairs a board. The
 /// others only speak about it.
@@ -36,8 +39,9 @@ pub(super) struct Share {
     pub(super) by: Did,
     pub(super) is_root: bool,
     pub(super) is_forwarded: bool,
-    /// Its originator wants to see the plan, and has not said anything yet.
-    pub(super) waits: bool,
+    /// Its originator wants to see the plan: whatever it says of it and when, the place stays the
+    /// same, or others would have it once more.
+    pub(super) needs_approval: bool,
 }
 
 impl Share {
@@ -46,7 +50,7 @@ impl Share {
             by: state.by,
             is_root: state.is_root(),
             is_forwarded: state.is_forwarded,
-            waits: state.waits(),
+            needs_approval: state.task.needs_approval,
         }
     }
 

@@ -11,17 +11,20 @@ use skep_wire::swarm::{
 
 use super::{
     Event, Node, Output, Refusal,
+    graves::OVER_MAX,
     patience::patient_until,
     perform, plus, refuse,
-    shares::{Share, Speaks},
+    shares::{BROUGHT_MAX, Share, Speaks, TASKS_MAX},
     table::{Board, Phase, Table},
     working::Work,
 };
 use crate::{
     accord::{Accord, Setting, Verdict},
+    draw::WITNESSES_MAX,
     epoch::Epoch,
     judge::{self, DESCRIPTION_LEN_MAX, NAME_LEN_MAX, json_len},
     kept::Kept,
+    layout::K_MAX,
 };
 
 /// The longest id of a task; parts of parts have longer ones.
@@ -36,9 +39,9 @@ pub const FORGET_AFTER_MS: u64 = 3_600_000;
 const GUEST_FORGETS_AFTER_MS: u64 = 60_000;
 /// How long an originator may take to approve of a plan: nobody keeps a place for ever by silence.
 pub const APPROVAL_MAX_MS: u64 = 86_400_000;
-/// Tasks that a node knows of at a time, parts and those that are over included: room for what a
-/// third of 64 members may invent, beside what all leaders may take.
-const KNOWN_MAX: usize = 4_000;
+/// Tasks that a node knows of at a time: room for all that a third of 64 members may bring, beside
+/// those that are over and what all leaders may take.
+const KNOWN_MAX: usize = WITNESSES_MAX / 3 * BROUGHT_MAX + OVER_MAX + K_MAX * 2 * TASKS_MAX;
 /// Decision 50.
 pub const DEPTH_MAX: u32 = 10;
 
@@ -229,7 +232,7 @@ impl Node {
             by,
             is_root: chair.is_none(),
             is_forwarded: speaks == Speaks::ForOthers,
-            waits: task.needs_approval && chair.is_none(),
+            needs_approval: task.needs_approval,
         };
         self.count_task(now, &origin.meta.signer, &share)?;
         let subject = Subject::Plan { task_id: task.task_id.clone() };
