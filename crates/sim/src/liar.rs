@@ -8,10 +8,10 @@ use std::{
 };
 
 use skep_base::{Did, Hash32, Timestamp, hash::sha256};
-use skep_swarm::{epoch::Epoch, genesis::Genesis};
+use skep_swarm::{epoch::Epoch, genesis::Genesis, judge};
 use skep_wire::swarm::{
     Assign, Certificate, Chosen, Computed, Inject, Invite, Keepalive, Location, Message, Observed,
-    Outcome, Plan, Share, Signed, Step, Subject, Task, TaskStatus, Value, Word,
+    Outcome, Plan, Share, Signed, Step, Subject, Task, TaskStatus, Value, Word, named,
 };
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 /// How many messages a liar remembers in order to repeat them.
 const REMEMBERED_MAX: usize = 64;
 /// How many messages one burst of a flood has.
-const BURST: usize = 20;
+const BURST: usize = 10;
 /// How long a flood's orders may take: a time that could be meant, or as long as anybody may ask.
 const JUNK_LASTS: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(29 * 86_400)];
 /// How often a liar that forges, repeats or floods does so, when it says something.
@@ -349,6 +349,7 @@ impl Liar {
                 other.plan_hash = sha256(commit.plan_hash.as_bytes());
                 self.has(Lie::EquivocateCommit).then_some(Version::ToHalf(Message::Commit(other)))
             }
+            Message::SubmitResult(_) if self.has(Lie::WithholdWork) => Some(Version::Nothing),
             Message::SubmitResult(result) if self.has(Lie::InventedParts) => {
                 let invented = trick::invented(result)?;
                 Some(Version::Instead(Message::SubmitResult(invented)))
@@ -430,7 +431,7 @@ impl Liar {
 
     /// Work that nobody wants: to be planned, to be divided, to be done, to be decided.
     fn junk(&mut self, now: Timestamp, epoch: u64, to: Vec<Did>) -> Draft {
-        let task_id = format!("junk-{:016x}", self.rng.next_u64());
+        let task_id = named(&format!("junk-{:016x}", self.rng.next_u64()), &self.me);
         let lasts = self.rng.pick(&JUNK_LASTS).copied().unwrap_or_default();
         let invite = Message::Invite(Invite {
             task_id: task_id.clone(),
@@ -458,15 +459,12 @@ impl Liar {
             complexity: Share::ZERO,
             needs_approval: false,
         };
+        let part = self.junk_part(&task);
         let part = |assignee: Did| {
-            let mut task = Task { depth: 1, assigned_to: Some(assignee), ..task.clone() };
-            task.parent_task_id = Some(format!("{task_id}-whole"));
-            Message::Assign(Assign {
-                task,
-                assignee,
-                parent_task_id: format!("{task_id}-whole"),
-                winning_plan_id: String::new(),
-            })
+            let task = Task { assigned_to: Some(assignee), ..part.clone() };
+            let parent_task_id = task.parent_task_id.clone().unwrap_or_default();
+            let winning_plan_id = String::new();
+            Message::Assign(Assign { task, assignee, parent_task_id, winning_plan_id })
         };
         let order = || {
             let inject = Inject {
@@ -490,6 +488,32 @@ impl Liar {
             _ => (order(), invite),
         };
         Draft::Order { to, order: Box::new(order), message: Box::new(message) }
+    }
+
+    /// A part of a task that nobody knows, or of another's plan as it is there: once more, and
+    /// nobody has asked for it.
+    fn junk_part(&mut self, task: &Task) -> Task {
+        let known: Vec<&Plan> = self.stolen_plans.values().collect();
+        let plan = self.rng.pick(&known).copied().filter(|_| self.rng.percent(50));
+        let attempt = self.rng.below(1 << 16) as u32;
+        let part = plan.and_then(|plan| Some((plan, self.rng.pick(&plan.subtasks)?)));
+        let (parent, index) = match part {
+            Some((plan, part)) => (plan.task_id.clone(), part.index),
+            None => (task.task_id.clone(), 0),
+        };
+        let mut junk = Task {
+            task_id: named(&judge::part_id(&parent, index, attempt), &self.me),
+            parent_task_id: Some(parent),
+            depth: 1,
+            index,
+            ..task.clone()
+        };
+        if let Some((_, part)) = part {
+            junk.description.clone_from(&part.description);
+            junk.capabilities_required.clone_from(&part.required_capabilities);
+            junk.complexity = part.estimated_complexity;
+        }
+        junk
     }
 
     fn some_peers(&mut self, count: usize) -> Vec<Did> {

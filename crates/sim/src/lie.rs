@@ -65,6 +65,8 @@ pub enum Lie {
     StandAlone,
     /// Reveals its plan to half of the others only.
     RevealToHalf,
+    /// Takes parts, does them, and delivers nothing.
+    WithholdWork,
     /// Says in elections that its friends were always there, and nobody else ever.
     FalseWitness,
 }
@@ -102,13 +104,14 @@ impl Lie {
 
     /// Some have one of these, too, of each list. Each is drawn apart, by its name: what else is
     /// drawn from a seed stays what it was when a list is added.
-    pub const DRAWN_APART: [(&str, &[Lie]); 6] = [
+    pub const DRAWN_APART: [(&str, &[Lie]); 7] = [
         ("lies", &[Lie::PadRecord, Lie::LateCommit, Lie::FatBundles]),
         ("seldom lies", &[Lie::JumpViews, Lie::SquatId, Lie::DropBallots]),
         ("inventions", &[Lie::InventedParts]),
         ("seizures", &[Lie::RaceChair, Lie::HidePlans, Lie::StandAlone]),
         ("half words", &[Lie::RevealToHalf]),
         ("false witness", &[Lie::FalseWitness]),
+        ("idle hands", &[Lie::WithholdWork]),
     ];
 
     /// Every lie there is.

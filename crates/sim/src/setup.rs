@@ -9,8 +9,8 @@ use crate::{bug::Bug, lie::Lie, rng::Rng};
 const FOUNDERS_MIN: usize = 4;
 /// So many of the swarms that hold elections have newcomers.
 const JOINED_PERCENT: u32 = 60;
-/// As much as many seeds can be run with.
-const FLOOD: u32 = 60;
+/// As much as many seeds can be run with: what a flood orders is planned and done.
+const FLOOD: u32 = 30;
 /// So many of the others have clients that come when leaders have had time to fail.
 const LATE_PERCENT: u32 = 25;
 const LATE_MS: u64 = 90_000;

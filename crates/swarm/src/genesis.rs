@@ -67,9 +67,11 @@ impl Timing {
         self.execution_ms + levels * self.planning_ms()
     }
 
-    /// How long one coordinator may take for its parts: a first attempt and some others.
-    pub fn coordination_ms(&self) -> u64 {
-        4 * self.execution_ms
+    /// How long one coordinator may take for its parts, of which so many boards, one below the
+    /// other, may divide the hardest: a first attempt and some others, and each of the first two
+    /// may have to be planned.
+    pub fn coordination_ms(&self, levels: u64) -> u64 {
+        4 * self.execution_ms + 2 * levels * self.planning_ms()
     }
 }
 

@@ -451,14 +451,6 @@ impl Node {
             Answer::Computed { epoch, nonce } => self.take_computed(epoch, nonce),
         }
     }
-
-    /// How much this node has to do for tasks that it knows to be planned: what anybody could have
-    /// made up keeps it from nothing.
-    fn load(&self) -> u32 {
-        let is_known = |job: &Job| job.parent().is_some_and(|id| self.is_planned(id));
-        let jobs = self.jobs.values().filter(|job| job.is_undone() && is_known(job)).count();
-        u32::try_from(jobs).unwrap_or(u32::MAX)
-    }
 }
 
 /// Turns what an accord wants into messages; whether a value is wanted, and whether it is decided.

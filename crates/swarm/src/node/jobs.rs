@@ -1,9 +1,11 @@
 //! What a node was given to do: it does it, or divides it further (ASIP 9–11, decision 50).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{
-    Artifact, Assign, ErrorCode, Message, Share, SubmitResult, Task, Verification,
+    Artifact, Assign, ErrorCode, Message, Plan, Share, SubmitResult, Subtask, Task, Verification,
 };
 
 use super::{
@@ -12,9 +14,10 @@ use super::{
     tasks::{DEPTH_MAX, check_name},
     working::REWORKS_MAX,
 };
-use crate::{aggregate, kept::Kept};
+use crate::{aggregate, judge, kept::Kept};
 
-/// Parts that a node works on at a time: more than a third of 64 members may invent.
+/// Parts that a node works on at a time, of tasks that it knows to be planned or for its own leader.
+/// Others have as many places apart: whatever they invent keeps this node from nothing.
 const JOBS_MAX: usize = 500;
 /// And for one coordinator, where this node does not know of a plan that they are parts of.
 const JOBS_UNKNOWN_MAX: usize = 8;
@@ -48,10 +51,6 @@ impl Job {
     /// Whether it is still to be worked on here.
     pub(super) fn is_undone(&self) -> bool {
         !self.over && self.submitted.is_none()
-    }
-
-    pub(super) fn parent(&self) -> Option<&str> {
-        self.task.parent_task_id.as_deref()
     }
 
     /// What the agent has to do now, or do again after a crash.
@@ -98,6 +97,7 @@ impl Node {
         }
         self.check_task(now, &m.task, false)?;
         check_name(&m.task, &kept.meta.signer)?;
+        self.check_part(m)?;
         self.jobs.retain(|_, job| now < job.task.deadline);
         if !self.has_time(kept, m) {
             return refuse(ErrorCode::InvalidRequest, "this node has enough to do");
@@ -139,20 +139,100 @@ impl Node {
         1 + deeper.max().unwrap_or(0)
     }
 
+    /// How many boards may sit one below the other for the hardest part of a task's plan, whoever
+    /// is given it: the same for every witness, since all wait for one coordinator.
+    pub(super) fn levels_of_plan(&self, id: &str) -> u64 {
+        let Some(state) = self.tasks.get(id) else {
+            return 0;
+        };
+        let (Some(plan), Some(epoch)) = (self.winning_plan(state), self.epoch_of(&state.task))
+        else {
+            return 0;
+        };
+        let depth = state.task.depth.saturating_add(1);
+        let is_hard = |part: &Subtask| is_divided(part.estimated_complexity, depth);
+        if !plan.subtasks.iter().any(is_hard) {
+            return 0;
+        }
+        let levels = |did| epoch.layout().levels_below(did, RECURSION_AGENTS_MIN);
+        epoch.tier1().iter().map(levels).max().unwrap_or(0)
+    }
+
     /// Whether this node knows that a task's plan is final.
     pub(super) fn is_planned(&self, id: &str) -> bool {
         self.tasks.get(id).is_some_and(|state| state.plan.decided().is_some())
     }
 
+    /// An order is for a part of the task that it names; where this node knows how that was planned,
+    /// for one that the plan has, as it is there, while the task goes on.
+    fn check_part(&self, m: &Assign) -> Result<(), Refusal> {
+        let (task, parent_id) = (&m.task, &m.parent_task_id);
+        let names_it = task.parent_task_id.as_ref() == Some(parent_id);
+        if !names_it || !judge::is_part(parent_id, task.index, &task.task_id) {
+            return refuse(ErrorCode::InvalidParams, "it is no part of the task that it names");
+        }
+        let Some(parent) = self.tasks.get(parent_id).filter(|it| it.plan.decided().is_some())
+        else {
+            return Ok(());
+        };
+        // Those who have only planned a part know no end of it.
+        if parent.is_root() && parent.ended.is_some() {
+            return refuse(ErrorCode::TaskNotFound, "the task is over");
+        }
+        let is_planned = |plan: Plan| {
+            plan.subtasks.iter().any(|part| {
+                part.index == task.index
+                    && part.description == task.description
+                    && part.required_capabilities == task.capabilities_required
+                    && part.estimated_complexity == task.complexity
+            })
+        };
+        match self.winning_plan(parent).is_some_and(is_planned) {
+            true => Ok(()),
+            false => refuse(ErrorCode::InvalidParams, "the plan has no such part"),
+        }
+    }
+
     /// Nobody keeps this node busy with what it has made up.
     fn has_time(&self, kept: &Kept, m: &Assign) -> bool {
         let open = self.jobs.values().filter(|job| !job.over);
-        let is_known = self.is_planned(&m.parent_task_id);
         let of_signer = |job: &&Job| job.coordinator == kept.meta.signer;
+        let is_expected = self.is_expected(&m.task, &kept.meta.signer);
+        let is_alike = |job: &&Job| self.is_expected(&job.task, &job.coordinator) == is_expected;
         let same = open.clone().filter(of_signer).count();
-        open.count() < JOBS_MAX
+        open.filter(is_alike).count() < JOBS_MAX
             && self.jobs.values().filter(of_signer).count() < JOBS_OF_ONE_MAX
-            && (is_known || same < JOBS_UNKNOWN_MAX)
+            && (self.is_planned(&m.parent_task_id) || same < JOBS_UNKNOWN_MAX)
+    }
+
+    /// Whether this node knows of a plan that a part belongs to, or is given it by its own leader.
+    fn is_expected(&self, task: &Task, coordinator: &Did) -> bool {
+        let leader = || self.parent_in(&*self.epoch_of(task)?, &self.me);
+        task.parent_task_id.as_ref().is_some_and(|id| self.is_planned(id))
+            || leader() == Some(*coordinator)
+    }
+
+    /// How much this node has to do for tasks that it knows to be planned, by order of who leads
+    /// them now. However often one part is ordered, it is one: what anybody could have made up
+    /// keeps it from nothing.
+    pub(super) fn load(&self) -> u32 {
+        let undone = self.jobs.values().filter(|job| job.is_undone());
+        let wanted = undone.filter_map(|job| {
+            let parent = job.task.parent_task_id.as_ref()?;
+            self.leads_now(parent, &job.coordinator).then_some((parent, job.task.index))
+        });
+        u32::try_from(wanted.collect::<BTreeSet<_>>().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether somebody coordinates a task that is planned and not over, as far as is known here.
+    fn leads_now(&self, id: &str, did: &Did) -> bool {
+        let Some(state) = self.tasks.get(id).filter(|it| it.plan.decided().is_some()) else {
+            return false;
+        };
+        match &state.result {
+            Some(result) => state.ended.is_none() && result.leads_soon().next() == Some(*did),
+            None => !state.is_root() && state.plan.setting().leaders.contains(did),
+        }
     }
 
     /// Where this node knows how the task was planned, only its leaders give orders.
@@ -259,14 +339,17 @@ impl Node {
                 && state.ended.is_none()
             {
                 let parts = state.work.as_ref().map_or(0, super::working::Work::len);
-                let ended =
-                    crate::judge::ended(skep_wire::swarm::End::Succeeded, vec![None; parts]);
+                let ended = judge::ended(skep_wire::swarm::End::Succeeded, vec![None; parts]);
                 state.ended = Some(ended);
                 self.lay_by(&m.task_id);
             }
             return Ok(());
         }
-        if job.submitted.is_none() || job.divided {
+        let Some(submitted) = job.submitted.as_ref().filter(|_| !job.divided) else {
+            return Ok(());
+        };
+        // A word about an earlier attempt that comes late.
+        if m.content_cid.as_ref().is_some_and(|cid| *cid != submitted.artifact.content_cid) {
             return Ok(());
         }
         if job.attempt > REWORKS_MAX || job.task.deadline <= now {

@@ -58,6 +58,11 @@ struct Part {
 }
 
 impl Part {
+    /// The result that was found good.
+    fn good(&self) -> Option<&Kept> {
+        self.result.as_ref().filter(|_| self.done)
+    }
+
     fn question(&self) -> Option<Ask> {
         match &self.result.as_ref().filter(|_| !self.done)?.message {
             Message::SubmitResult(result) => {
@@ -106,7 +111,7 @@ impl Work {
     }
 
     fn artifacts(&self) -> Vec<Option<Artifact>> {
-        let artifact = |part: &Part| match &part.result.as_ref().filter(|_| part.done)?.message {
+        let artifact = |part: &Part| match &part.good()?.message {
             Message::SubmitResult(result) => Some(result.artifact.clone()),
             _ => None,
         };
@@ -136,14 +141,18 @@ impl Node {
             }
             return;
         }
+        let levels = self.levels_of_plan(id);
         let timing = &self.genesis.timing;
+        let Some(state) = self.tasks.get_mut(id) else {
+            return;
+        };
         let mut setting: Setting = state.plan.setting().clone();
         setting.subject = Subject::Result { task_id: id.to_owned() };
         setting.leaders.retain(|did| *did != proposer);
         setting.leaders.insert(0, proposer);
         setting.reserves.retain(|did| *did != proposer);
         setting.anyone_first = false;
-        setting.slow_ms = timing.coordination_ms();
+        setting.slow_ms = timing.coordination_ms(levels);
         // What is there at the deadline still counts.
         setting.deadline = plus(state.task.deadline, timing.view_ms);
         let result = Accord::new(self.me, setting, vec![state.origin.clone()], now);
@@ -158,7 +167,7 @@ impl Node {
         }
     }
 
-    fn winning_plan(&self, state: &TaskState) -> Option<Plan> {
+    pub(super) fn winning_plan(&self, state: &TaskState) -> Option<Plan> {
         winner(self.epochs.get(&state.task.epoch)?, &state.plan)
     }
 
@@ -345,9 +354,9 @@ impl Node {
                 "the hashes or the size are not those of the content",
             );
         }
-        if part.done {
-            let message = verdict(m, true, None);
-            out.push(send(vec![m.agent_id], message));
+        // Of whatever else comes later nothing was looked at.
+        if let Some(Message::SubmitResult(good)) = part.good().map(|kept| &kept.message) {
+            out.push(send(vec![m.agent_id], verdict(good, true, None)));
             return Ok(());
         }
         match &part.result {

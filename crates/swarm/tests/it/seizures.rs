@@ -1,11 +1,12 @@
 //! One that wants to decide alone, or to keep others from it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use skep_base::{Did, ed25519::SecretKey};
 use skep_swarm::{
     judge,
     kept::Kept,
-    node::{Input, Node, Output},
+    node::{Ask, Input, Node, Output},
 };
 use skep_wire::swarm::{
     Assign, Certificate, Chosen, End, ErrorCode, Message, Outcome, Ready, Share, Signed, Subject,
@@ -88,13 +89,14 @@ fn a_word_about_another_plan_is_none_about_this_one() {
     assert_eq!(agreed(&room, "t").end, End::Succeeded);
 }
 
-fn assign(room: &Room, by: &skep_base::ed25519::SecretKey, n: usize, task: Task) -> Arc<Signed> {
+fn assign(room: &Room, by: &SecretKey, n: u32, task: Task) -> Arc<Signed> {
     let parent = "nobody's".to_owned();
     let task = Task {
         parent_task_id: Some(parent.clone()),
         depth: 1,
         complexity: Share::ZERO,
-        task_id: named(&format!("{parent}-st-{n}"), &by.public().did()),
+        index: n,
+        task_id: named(&format!("{parent}-st-{}", n + 1), &by.public().did()),
         ..task
     };
     let assignee = task.assigned_to.expect("it is for somebody");
@@ -120,15 +122,99 @@ fn invented_work_keeps_nobody_from_a_board() {
     let order = room.seal(&client, room.inject(&client, room.task("t")));
     let chair = room.tier1()[0];
     room.deliver(&chair, order);
-    let active: Vec<u32> = room
-        .sent
-        .iter()
-        .filter_map(|kept| match &kept.message {
-            Message::Accept(accept) if accept.agent_id == me => Some(accept.active_tasks),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(active, [0]);
+    assert_eq!(active(&room, &me, "t"), [0]);
+}
+
+/// What an agent says that it has to do, when it is invited to a board.
+fn active(room: &Room, did: &Did, task: &str) -> Vec<u32> {
+    let accepts = room.sent.iter().filter_map(|kept| match &kept.message {
+        Message::Accept(m) if m.agent_id == *did && m.task_id == id(task) => Some(m.active_tasks),
+        _ => None,
+    });
+    accepts.collect()
+}
+
+/// Orders of a leader that does not lead, of one that repeats itself, and of what no plan has.
+#[test]
+fn orders_beside_the_plan_keep_nobody_from_a_board() {
+    let mut room = Room::new(10);
+    room.unanswered = |ask| matches!(ask, Ask::Execute { .. });
+    let client = secret(100);
+    let order = room.seal(&client, room.inject(&client, room.task("t")));
+    room.deliver(&room.tier1()[0], order);
+    let orders = room.sent.iter().filter_map(|sent| match &sent.message {
+        Message::Assign(order) => Some((sent.meta.signer, order.clone())),
+        _ => None,
+    });
+    let orders: Vec<(Did, Assign)> = orders.collect();
+    let (coordinator, real) = orders[0].clone();
+    let others: Vec<Did> = room.tier1().into_iter().filter(|did| *did != coordinator).collect();
+    let [liar, me, ..] = others[..] else { panic!("three lead") };
+    let again = |room: &Room, by: &Did, attempt: u32, change: &dyn Fn(&mut Assign)| {
+        let mut order = Assign { assignee: me, ..real.clone() };
+        order.task.assigned_to = Some(me);
+        change(&mut order);
+        let part = judge::part_id(&id("t"), order.task.index, attempt);
+        order.task.task_id = named(&part, by);
+        room.seal(&room.keys[by], Message::Assign(order))
+    };
+    let changes: [&dyn Fn(&mut Assign); 5] = [
+        &|order| order.task.description.push('!'),
+        &|order| order.task.index = 7,
+        &|order| order.task.complexity = Share::ONE,
+        &|order| order.task.capabilities_required.push("art".to_owned()),
+        &|order| order.parent_task_id = "another".to_owned(),
+    ];
+    for change in changes {
+        let invented = again(&room, &liar, 2, change);
+        assert_eq!(room.refused(&me, invented), Some(ErrorCode::InvalidParams));
+    }
+    for attempt in 2..32 {
+        for by in [liar, coordinator] {
+            let copied = again(&room, &by, attempt, &|_| {});
+            assert_eq!(room.refused(&me, copied), None);
+        }
+    }
+    let mine = orders.iter().filter(|(_, order)| order.assignee == me);
+    let mut mine: BTreeSet<u32> = mine.map(|(_, order)| order.task.index).collect();
+    mine.insert(real.task.index);
+    let order = room.seal(&client, room.inject(&client, room.task("u")));
+    room.deliver(&liar, order);
+    assert_eq!(active(&room, &me, "u"), [u32::try_from(mine.len()).unwrap()]);
+
+    room.unanswered = |_| false;
+    for (did, ask) in std::mem::take(&mut room.open) {
+        let answer = room.answer(&did, ask);
+        room.step(&did, Input::Answer(answer));
+    }
+    room.settle();
+    assert_eq!(agreed(&room, "t").end, End::Succeeded);
+    let late = again(&room, &coordinator, 50, &|_| {});
+    assert_eq!(room.refused(&me, late), Some(ErrorCode::TaskNotFound));
+}
+
+/// In a large swarm not everybody knows of each plan, and a third can invent a lot.
+#[test]
+fn invented_work_keeps_nobody_from_its_own_leaders() {
+    const LIARS: usize = 63;
+    let mut room = Room::new(70);
+    let epoch = room.any().epoch().clone();
+    let me = epoch.layout().tier(2)[0];
+    let leader = epoch.layout().parent_of(&me).expect("it is in Tier 2");
+    let order = |room: &Room, by: &SecretKey, n: u32| {
+        assign(room, by, n, Task { assigned_to: Some(me), ..room.task("any") })
+    };
+    let is_other = |did: &Did| *did != me && *did != leader;
+    let others = room.keys.iter().filter(|(did, _)| is_other(did));
+    let liars: Vec<SecretKey> = others.map(|(_, key)| key.clone()).take(LIARS).collect();
+    room.unanswered = |ask| matches!(ask, Ask::Execute { .. });
+    let taken = liars.iter().flat_map(|liar| (0..8).map(move |n| (liar, n))).filter(|(liar, n)| {
+        let order = order(&room, liar, *n);
+        room.refused(&me, order).is_none()
+    });
+    assert_eq!(taken.count(), 500, "there are places for so many");
+    let order = order(&room, &room.keys[&leader], 0);
+    assert_eq!(room.refused(&me, order), None);
 }
 
 #[test]

@@ -117,6 +117,29 @@ fn a_board_below_has_the_time_that_boards_take() {
     assert_eq!(time, u128::from(room.genesis.timing.execution_ms));
 }
 
+/// In three tiers a hard part has two boards one below the other, and much time. Whoever takes one
+/// and delivers nothing costs that time and not its coordinator's turn.
+#[test]
+fn a_coordinator_has_time_to_give_a_hard_part_to_another() {
+    let turn_ms = |complexity: Share| {
+        let mut room = Room::new(120);
+        room.complexity = complexity;
+        let client = secret(100);
+        let order = room.seal(&client, room.inject(&client, room.task("t")));
+        let chair = room.tier1()[0];
+        room.deliver(&chair, order);
+        let node = serde_json::to_value(&room.nodes[&chair]).unwrap();
+        node["tasks"][id("t")]["result"]["setting"]["slow_ms"].as_u64().unwrap()
+    };
+    let timing = Timing::default();
+    assert_eq!(turn_ms(Share::percent(20)), timing.coordination_ms(0));
+    assert_eq!(turn_ms(Share::percent(60)), timing.coordination_ms(2));
+    for levels in 0..10 {
+        let twice_ms = 2 * timing.part_ms(levels) + timing.view_ms;
+        assert!(twice_ms <= timing.coordination_ms(levels), "{levels}");
+    }
+}
+
 #[test]
 fn wrong_work_is_done_again_and_then_by_somebody_else() {
     let mut room = Room::new(5);
