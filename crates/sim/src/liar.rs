@@ -150,6 +150,7 @@ impl Liar {
             (Lie::DropBallots, Plot::Drop),
             (Lie::HidePlans, Plot::Hide),
             (Lie::StandAlone, Plot::StandAlone),
+            (Lie::CountFew, Plot::CountFew),
         ];
         plots.into_iter().find(|(lie, _)| self.has(*lie)).map(|(_, plot)| plot)
     }
@@ -259,7 +260,8 @@ impl Liar {
         }
         let message = if self.has(Lie::FalsePlace) { self.misplace(message) } else { message };
         let message = if self.has(Lie::FalseCompute) { self.pretend(message) } else { message };
-        let message = if self.has(Lie::FalseWitness) { self.slander(message) } else { message };
+        let slanders = self.has(Lie::FalseWitness) || self.has(Lie::CountFew);
+        let message = if slanders { self.slander(message) } else { message };
         match self.second_version(&message) {
             Some(Version::Instead(message)) => {
                 Altered { drafts: vec![self.say(to, message, attached)], dies }

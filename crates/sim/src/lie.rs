@@ -69,6 +69,8 @@ pub enum Lie {
     WithholdWork,
     /// Says in elections that its friends were always there, and nobody else ever.
     FalseWitness,
+    /// The same, and as the leader leaves out as many ballots as it can, always the same ones.
+    CountFew,
 }
 
 impl fmt::Display for Lie {
@@ -104,7 +106,7 @@ impl Lie {
 
     /// Some have one of these, too, of each list. Each is drawn apart, by its name: what else is
     /// drawn from a seed stays what it was when a list is added.
-    pub const DRAWN_APART: [(&str, &[Lie]); 7] = [
+    pub const DRAWN_APART: [(&str, &[Lie]); 8] = [
         ("lies", &[Lie::PadRecord, Lie::LateCommit, Lie::FatBundles]),
         ("seldom lies", &[Lie::JumpViews, Lie::SquatId, Lie::DropBallots]),
         ("inventions", &[Lie::InventedParts]),
@@ -112,6 +114,7 @@ impl Lie {
         ("half words", &[Lie::RevealToHalf]),
         ("false witness", &[Lie::FalseWitness]),
         ("idle hands", &[Lie::WithholdWork]),
+        ("few ballots", &[Lie::CountFew]),
     ];
 
     /// Every lie there is.

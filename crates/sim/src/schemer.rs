@@ -28,6 +28,8 @@ pub enum Plot {
     Hide,
     /// Or no candidacies.
     StandAlone,
+    /// It lacks as many ballots as an election can do without, of those that come first.
+    CountFew,
 }
 
 /// Accords that one liar tries to split in a run.
@@ -91,6 +93,12 @@ impl Schemer {
                 Plot::Drop => self.omit(world, certificate, value, record, &is_ballot)?,
                 Plot::Hide => self.omit(world, certificate, value, record, &is_plan)?,
                 Plot::StandAlone => self.omit(world, certificate, value, record, &is_candidacy)?,
+                Plot::CountFew => {
+                    let spared = self.spared(&certificate.subject, to)?;
+                    let is_spared = |kept: &&Arc<Signed>| spared.contains(&kept.meta.signer);
+                    let is_omitted = |kept: &&Arc<Signed>| is_ballot(kept) && is_spared(kept);
+                    self.omit(world, certificate, value, record, &is_omitted)?
+                }
             };
             self.schemes.insert(name.clone(), self.scheme(plot, to, value, record));
         }
@@ -146,6 +154,16 @@ impl Schemer {
         record.retain(|kept| !is_omitted(&kept) || self.friends.contains(&kept.meta.signer));
         let outcome = outcome(world, &certificate.subject, value, &record)?;
         Some((said(outcome, &record), record))
+    }
+
+    /// Whose ballots an election can do without: the rest is still a quorum, its friends included.
+    fn spared(&self, subject: &Subject, witnesses: &[Did]) -> Option<BTreeSet<Did>> {
+        let Subject::Election { .. } = subject else {
+            return None;
+        };
+        let can_spare = witnesses.len().saturating_sub(quorum(witnesses.len()));
+        let others = witnesses.iter().filter(|did| !self.friends.contains(did));
+        Some(others.take(can_spare).copied().collect())
     }
 
     /// That there is no plan, from a board on which nobody else sits.

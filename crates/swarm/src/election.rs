@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skep_base::Did;
 use skep_wire::swarm::{
-    Candidacy, Elected, ElectionVote, Handshake, Location, Member, Message, Score, Share,
+    Candidacy, Elected, ElectionVote, Handshake, Location, Member, Message, Observed, Score, Share,
 };
 
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
     kept::Kept,
     layout::k_of,
     pow,
-    score::{self, CANDIDATES_MAX, WEIGHT_MIN, lower_median},
+    score::{self, CANDIDATES_MAX, WEIGHT_MIN, upper_median},
     tally::borda,
 };
 
-/// Elections in a row after which a silent member is one no more.
+/// Elections after which a silent member is one no more; its ballot in one of them ends the count.
 pub const MISSED_MAX: u32 = 3;
 /// One newcomer for so many members, and at least one, joins at each election: nobody can bring a
 /// crowd that outvotes the others overnight.
@@ -136,24 +136,55 @@ fn joiners(previous: &Epoch, heard: &Heard<'_>) -> BTreeSet<Did> {
     new.into_iter().collect()
 }
 
-/// What a candidate claims, cut to what those drawn by the beacon have observed: the lower median,
-/// silence being zero.
+/// What a candidate claims, cut to the upper median of what those who watch it have seen.
 fn as_observed(
     previous: &Epoch,
     candidacy: &Candidacy,
     votes: &BTreeMap<Did, &ElectionVote>,
 ) -> Score {
-    let subject = candidacy.agent_id;
-    let drawn = previous.attesters(&subject);
-    let seen = |did: &Did| votes.get(did).and_then(|vote| vote.observed.get(&subject));
-    let uptime = lower_median(drawn.iter().map(|did| Some(seen(did)?.uptime)));
-    let compute = lower_median(drawn.iter().map(|did| Some(seen(did)?.proof_of_compute)));
+    let watched =
+        |of: fn(&Observed) -> Share| upper_median(&seen(previous, &candidacy.agent_id, votes, of));
     let claimed = &candidacy.score;
     Score {
-        uptime: claimed.uptime.min(uptime),
-        proof_of_compute: claimed.proof_of_compute.min(compute),
+        uptime: claimed.uptime.min(watched(|seen| seen.uptime)),
+        proof_of_compute: claimed.proof_of_compute.min(watched(|seen| seen.proof_of_compute)),
         ..claimed.clone()
     }
+}
+
+/// What those who watch a subject have seen of it by their ballots, the least first.
+///
+/// Up to 64 members everybody watches, and the ballots of the record count: each honest one of the
+/// quorum that has signed it has its own in there, so that liars are never more than the honest
+/// others, and about one of their own they are fewer. A ballot that is missing says nothing, since
+/// whoever leads can leave out as many as there may be liars. Of the five that are drawn in a large
+/// swarm it can leave out all but its friends: there who is missing takes nothing away.
+fn seen(
+    previous: &Epoch,
+    subject: &Did,
+    votes: &BTreeMap<Did, &ElectionVote>,
+    of: fn(&Observed) -> Share,
+) -> Vec<Share> {
+    let missing = (!previous.is_small()).then_some(Share::ONE);
+    let said = |did: &Did| {
+        let seen = votes.get(did).map(|vote| vote.observed.get(subject));
+        seen.map(|seen| seen.map(of).unwrap_or_default()).or(missing)
+    };
+    let mut all: Vec<Share> = previous.attesters(subject).iter().filter_map(said).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Whether a member without a ballot was not heard by those who watch it, either. It is not enough
+/// that whoever leads has left its ballot out: else those who lie expel others until they are more
+/// than a third. Five that are drawn must all say so, since three of them may well lie.
+fn is_silent(previous: &Epoch, did: &Did, votes: &BTreeMap<Did, &ElectionVote>) -> bool {
+    let uptimes = seen(previous, did, votes, |seen| seen.uptime);
+    let heard = match previous.is_small() {
+        true => upper_median(&uptimes),
+        false => uptimes.last().copied().unwrap_or_default(),
+    };
+    heard == Share::ZERO
 }
 
 fn members(
@@ -168,7 +199,10 @@ fn members(
         let before = previous.member(&did);
         let missed = match vote {
             Some(_) => 0,
-            None => before.map_or(0, |member| member.missed) + 1,
+            None => {
+                let silent = is_silent(previous, &did, &heard.votes);
+                before.map_or(0, |member| member.missed) + u32::from(silent)
+            }
         };
         let place = vote.and_then(|vote| vote.location_vector).map(microseconds);
         let at_us = place.or_else(|| before.and_then(|member| member.at_us));

@@ -72,9 +72,7 @@ pub fn is_beyond(claimed: &Score, shown: &Evidenced) -> bool {
     claimed.reputation > shown.reputation || claimed.stake > shown.stake
 }
 
-/// The lower median of what watchers have seen; who said nothing counts as 0.
-pub fn lower_median(seen: impl Iterator<Item = Option<Share>>) -> Share {
-    let mut shares: Vec<Share> = seen.map(Option::unwrap_or_default).collect();
-    shares.sort_unstable();
-    shares.get(shares.len().saturating_sub(1) / 2).copied().unwrap_or(Share::ZERO)
+/// The upper median of what watchers have seen, the least first; nothing where nobody has.
+pub fn upper_median(seen: &[Share]) -> Share {
+    seen.get(seen.len() / 2).copied().unwrap_or(Share::ZERO)
 }

@@ -57,10 +57,30 @@ fn who_lies_in_elections_does_not_win_them() {
         (successes, seats)
     };
     let (_, by_right) = held(Lie::Forge);
-    for lie in [Lie::StandAlone, Lie::FalseWitness] {
+    for lie in [Lie::StandAlone, Lie::FalseWitness, Lie::CountFew] {
         let (successes, seats) = held(lie);
         assert!(successes >= 10, "{lie:?}: only {successes} tasks of twelve succeeded");
         assert_eq!(seats, by_right, "{lie:?}");
+    }
+}
+
+/// Those who count as few ballots as they can, election after election, expel nobody.
+#[test]
+fn who_leaves_ballots_out_expels_nobody() {
+    const SEEDS: u64 = 4;
+    for seed in 0..SEEDS {
+        let setup = Setup {
+            timing: Timing { epoch_ms: 180_000, ..brisk() },
+            begin_ms: 1_100_000,
+            byzantine: 3,
+            lies: Some(vec![Lie::CountFew]),
+            ..Setup::calm(seed, 10, 2)
+        };
+        let report = run(&setup);
+        assert!(report.violations.is_empty(), "{seed}: {:?}", report.violations);
+        let epoch = &report.map.epoch;
+        assert!(epoch.number() >= 6, "elections go on");
+        assert_eq!(epoch.members().len(), 10, "seed {seed}");
     }
 }
 

@@ -47,14 +47,20 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// Whose candidacies a witness asks for: its own, and those of members that its ballot ranks.
-    fn asked_for(&self, me: &Did, current: &Epoch) -> Vec<Did> {
+    /// Whose candidacies a witness asks for in a view: in the first ones its own, and those of
+    /// members that its ballot ranks. Where everybody is a witness its own in all views, as its
+    /// ballot, so that those who lie never stand alone; in a large swarm there may be no room.
+    fn asked_for(&self, me: &Did, current: &Epoch, view: u32) -> Vec<Did> {
+        // Among so many leaders one is honest, and has everything that it could get.
+        let full_views = self.accord.setting().more_than_lie().min(FULL_VIEWS_MAX);
+        let is_full = usize::try_from(view).is_ok_and(|view| view < full_views);
         let ballot = self.votes.get(me).and_then(|own| own.first()).map(|kept| &kept.message);
         let ranked = match ballot {
-            Some(Message::ElectionVote(vote)) => &vote.candidate_rankings[..],
+            Some(Message::ElectionVote(vote)) if is_full => &vote.candidate_rankings[..],
             _ => &[],
         };
-        let own = self.candidacies.contains_key(me).then_some(me);
+        let stands = self.candidacies.contains_key(me) && (is_full || current.is_small());
+        let own = stands.then_some(me);
         ranked.iter().filter(|did| current.contains(did)).chain(own).copied().collect()
     }
 
@@ -417,10 +423,7 @@ impl Node {
             return;
         };
         let own = election.votes.get(&me).and_then(|own| own.first()).cloned();
-        let asked_for = election.asked_for(&me, &current);
-        // Among so many leaders one is honest, and has everything that it could get.
-        let full_views = election.accord.setting().more_than_lie().min(FULL_VIEWS_MAX);
-        let must_be_full = usize::try_from(certificate.view).is_ok_and(|view| view < full_views);
+        let asked_for = election.asked_for(&me, &current, certificate.view);
         let judge = |value: &Value, record: &[Kept]| {
             let Outcome::Election(elected) = &value.outcome else {
                 return Verdict::Invalid;
@@ -440,8 +443,9 @@ impl Node {
                 };
                 record.iter().any(is_of)
             };
-            let is_full = !must_be_full || asked_for.iter().all(stands);
-            if is_full && own.as_ref().is_none_or(is_in) { Verdict::Valid } else { Verdict::NotYet }
+            // Who has no ballot of its own yet waits for it, too.
+            let is_full = asked_for.iter().all(stands) && own.as_ref().is_some_and(is_in);
+            if is_full { Verdict::Valid } else { Verdict::NotYet }
         };
         let acts = election.accord.take(now, kept, &judge);
         let (wanted, decided) = perform(acts, out);

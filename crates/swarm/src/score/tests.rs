@@ -75,11 +75,12 @@ fn evidence_is_limited() {
 }
 
 #[test]
-fn what_was_observed_is_the_lower_median_and_silence_is_zero() {
-    let median =
-        |seen: &[Option<u32>]| lower_median(seen.iter().map(|percent| percent.map(Share::percent)));
-    assert_eq!(median(&[Some(90), None, Some(80), Some(70), None]), Share::percent(70));
-    assert_eq!(median(&[Some(90), None, Some(80), None, None]), Share::ZERO);
-    assert_eq!(median(&[Some(90), Some(80)]), Share::percent(80));
+fn what_was_observed_is_the_upper_median() {
+    let median = |seen: &[u32]| {
+        upper_median(&seen.iter().map(|percent| Share::percent(*percent)).collect::<Vec<_>>())
+    };
+    assert_eq!(median(&[0, 0, 70, 80, 90]), Share::percent(70));
+    assert_eq!(median(&[0, 0, 0, 80, 90]), Share::ZERO);
+    assert_eq!(median(&[80, 90]), Share::percent(90));
     assert_eq!(median(&[]), Share::ZERO);
 }

@@ -2,6 +2,7 @@
 
 use skep_base::{Did, hash::json_sha256};
 use skep_swarm::{
+    draw::quorum,
     election::{MISSED_MAX, elect},
     epoch::Epoch,
     kept::Kept,
@@ -114,6 +115,101 @@ fn a_third_that_lies_about_a_member_cuts_nothing() {
         let member = elected.members.iter().find(|member| member.did == *did).unwrap();
         assert_eq!(member.weight, Share::percent(45));
     }
+}
+
+/// What a leader that lies can have signed: all stand, as many ballots as possible are missing, and
+/// liars have seen their friends only.
+fn few_ballots(room: &Room, liars: &[Did], missing: &[Did]) -> Vec<Kept> {
+    let candidacy = |did: &Did| {
+        Message::Candidacy(Candidacy {
+            agent_id: *did,
+            epoch: 2,
+            score: score(*did),
+            location_vector: Location::default(),
+            evidence: Evidence::default(),
+            published: Vec::new(),
+        })
+    };
+    let share = |is: bool| if is { Share::ONE } else { Share::ZERO };
+    let vote = |voter: &Did| {
+        let seen = |did: &Did| share(!liars.contains(voter) || liars.contains(did));
+        let observed =
+            |did: &Did| (*did, Observed { uptime: seen(did), proof_of_compute: seen(did) });
+        Message::ElectionVote(ElectionVote {
+            voter: *voter,
+            epoch: 2,
+            candidate_rankings: Vec::new(),
+            observed: room.keys.keys().filter(|did| *did != voter).map(observed).collect(),
+            location_vector: None,
+        })
+    };
+    let all = room.keys.iter();
+    let stand = all.clone().map(|(did, key)| Kept(room.seal(key, candidacy(did))));
+    let voters = all.filter(|(did, _)| !missing.contains(did));
+    stand.chain(voters.map(|(did, key)| Kept(room.seal(key, vote(did))))).collect()
+}
+
+/// A leader that lies finds enough witnesses without as many ballots as there are liars. Nobody is
+/// cut by that, whoever is left out, and nobody is a member no more.
+#[test]
+fn ballots_that_are_left_out_cut_nobody() {
+    for n in [4, 5, 6, 7, 10, 31, 64] {
+        let room = Room::new(n);
+        let founding = Epoch::founding(&room.genesis);
+        let members = founding.members();
+        let spare = members.len() - quorum(members.len());
+        let liars = &founding.members()[..(members.len() - 1) / 3];
+        let honest = &founding.members()[liars.len()..];
+        for missing in [&honest[..spare], &honest[honest.len() - spare..]] {
+            let record = few_ballots(&room, liars, missing);
+            let elected = elect(&founding, &room.genesis, 2, &record);
+            for member in &elected.members {
+                let expected = (Share::percent(45), 0);
+                assert_eq!((member.weight, member.missed), expected, "{n}, {}", member.did);
+            }
+        }
+    }
+}
+
+/// In a large swarm whoever leads can leave out every ballot but those of the witnesses and of its
+/// friends: two of the five who watch a member neither cut nor expel it.
+#[test]
+fn two_of_five_cut_nobody_when_the_others_are_left_out() {
+    let room = Room::new(70);
+    let founding = Epoch::founding(&room.genesis);
+    for did in founding.members() {
+        let watch = founding.attesters(did);
+        let missing: Vec<Did> =
+            founding.members().iter().filter(|did| !watch[..2].contains(did)).copied().collect();
+        let record = few_ballots(&room, &watch[..2], &missing);
+        let elected = elect(&founding, &room.genesis, 2, &record);
+        let member = elected.members.iter().find(|member| member.did == *did).unwrap();
+        assert_eq!((member.weight, member.missed), (Share::percent(45), 0));
+    }
+}
+
+/// Who is away is a member no more after some elections, however many liars have heard it.
+#[test]
+fn who_is_not_heard_leaves_in_the_end() {
+    let room = Room::new(10);
+    let founding = Epoch::founding(&room.genesis);
+    let (gone, liars) = (founding.members()[9], &founding.members()[..3]);
+    let vote = |voter: &Did| {
+        let uptime = if liars.contains(voter) { Share::ONE } else { Share::ZERO };
+        Message::ElectionVote(ElectionVote {
+            voter: *voter,
+            epoch: 2,
+            candidate_rankings: Vec::new(),
+            observed: [(gone, Observed { uptime, proof_of_compute: uptime })].into(),
+            location_vector: None,
+        })
+    };
+    // Two more ballots are left out: the least that a quorum signs.
+    let voters = room.keys.iter().filter(|(did, _)| founding.members()[..7].contains(did));
+    let record: Vec<Kept> = voters.map(|(did, key)| Kept(room.seal(key, vote(did)))).collect();
+    let elected = elect(&founding, &room.genesis, 2, &record);
+    let member = elected.members.iter().find(|member| member.did == gone).unwrap();
+    assert_eq!(member.missed, 1);
 }
 
 /// Decision 44a: who shows nothing weighs least, whatever it has shown in elections before.

@@ -113,7 +113,7 @@ pub struct Member {
     pub did: Did,
     /// Its composite score as the evidence of its candidacy allows; least without one.
     pub weight: Share,
-    /// Elections in a row that it has let pass.
+    /// Elections that it has let pass, and was not heard, since its last ballot.
     #[serde(default, skip_serializing_if = "is_default")]
     pub missed: u32,
     /// Where it is in the network, in microseconds.
