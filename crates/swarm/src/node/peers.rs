@@ -50,6 +50,14 @@ impl Peer {
             told: None,
         }
     }
+
+    /// Whether something was sent after all that is known of it: what anybody can send again is no
+    /// sign of life.
+    fn is_news(&self, sent_at: Timestamp) -> bool {
+        let greeted = self.handshake.as_ref().map(|known| known.meta.sent_at);
+        let said = self.keepalive.map(|(sent, _)| sent);
+        greeted.max(said).is_none_or(|last| last < sent_at)
+    }
 }
 
 impl Node {
@@ -78,9 +86,14 @@ impl Node {
         }
         self.make_room(now, &hello.agent_id)?;
         let peer = self.peers.entry(hello.agent_id).or_insert_with(|| Peer::new(now));
-        peer.capabilities.clone_from(&hello.capabilities);
-        peer.heard_at = peer.heard_at.max(now);
-        peer.handshake = Some(kept.bare());
+        if peer.is_news(kept.meta.sent_at) {
+            peer.heard_at = peer.heard_at.max(now);
+        }
+        let known = peer.handshake.as_ref().map(|known| known.meta.sent_at);
+        if known.is_none_or(|known| known <= kept.meta.sent_at) {
+            peer.capabilities.clone_from(&hello.capabilities);
+            peer.handshake = Some(kept.bare());
+        }
         self.greet_back(now, hello.agent_id, out);
         Ok(())
     }

@@ -9,7 +9,7 @@ use skep_swarm::{
     node::Event,
     succession::{branch_of, value_of, witnesses_of},
 };
-use skep_wire::swarm::{Certificate, Message, Step, Subject, Succession, Word};
+use skep_wire::swarm::{Certificate, Message, Signed, Step, Subject, Succession, Word};
 
 use super::room::Room;
 
@@ -54,6 +54,26 @@ fn successors(room: &Room, of: &Did) -> BTreeSet<Did> {
         _ => None,
     };
     room.events.iter().filter_map(|(_, event)| successor(event)).collect()
+}
+
+/// Whoever has a leader's greeting can send it again and again: that is no sign of life.
+#[test]
+fn an_old_greeting_keeps_no_leader_in_office() {
+    let mut room = Room::new(12);
+    room.run(20);
+    let (leader, _) = leader_and_branch(room.any().epoch());
+    let is_greeting = |sent: &&std::sync::Arc<Signed>| {
+        sent.meta.signer == leader && matches!(sent.message, Message::Handshake(_))
+    };
+    let greeting = room.sent.iter().rfind(is_greeting).expect("everybody greets").clone();
+    room.nodes.remove(&leader);
+    for _ in 0..6 {
+        for did in room.nodes.keys().copied().collect::<Vec<_>>() {
+            room.deliver(&did, greeting.clone());
+        }
+        room.run(20);
+    }
+    assert_eq!(successors(&room, &leader).len(), 1);
 }
 
 /// In a swarm of more than 64 most members never hear a leader: they are not asked about it.
