@@ -21,9 +21,11 @@ pub(crate) struct Peer {
     pub(super) capabilities: Vec<String>,
     pub(super) heard_at: Timestamp,
     pub(super) active_tasks: u32,
-    /// Keepalives heard since the epoch began.
+    /// Keepalives heard since the epoch began, and when the last one was counted.
     pub(super) heard: u32,
     pub(super) counted_in: u64,
+    #[serde(default)]
+    pub(super) counted_at: Option<Timestamp>,
     pub(super) handshake: Option<Kept>,
     /// When its last keepalive was sent by its clock, and heard by this node's.
     pub(super) keepalive: Option<(Timestamp, Timestamp)>,
@@ -43,6 +45,7 @@ impl Peer {
             active_tasks: 0,
             heard: 0,
             counted_in: 0,
+            counted_at: None,
             handshake: None,
             keepalive: None,
             measured: None,
@@ -159,7 +162,12 @@ impl Node {
         if peer.counted_in != m.epoch {
             (peer.counted_in, peer.heard) = (m.epoch, 0);
         }
-        peer.heard = peer.heard.saturating_add(1);
+        // Who says it a hundred times at once was not there for longer.
+        let pause_ms = self.genesis.timing.keepalive_ms / 2;
+        if peer.counted_at.is_none_or(|at| now >= plus(at, pause_ms)) {
+            peer.heard = peer.heard.saturating_add(1);
+            peer.counted_at = Some(now);
+        }
         peer.heard_at = now;
         peer.active_tasks = m.active_tasks;
         self.note_computed(now, m);

@@ -10,7 +10,7 @@ use skep_swarm::{
     score::WEIGHT_MIN,
 };
 use skep_wire::swarm::{
-    Candidacy, Elected, ElectionVote, End, Evidence, Location, Message, Observed, Share,
+    Candidacy, Elected, ElectionVote, End, Evidence, Keepalive, Location, Message, Observed, Share,
 };
 
 use super::room::{Room, id, score, secret};
@@ -210,6 +210,27 @@ fn who_is_not_heard_leaves_in_the_end() {
     let elected = elect(&founding, &room.genesis, 2, &record);
     let member = elected.members.iter().find(|member| member.did == gone).unwrap();
     assert_eq!(member.missed, 1);
+}
+
+/// Who was there for a moment and said so as often as for an hour was there for a moment.
+#[test]
+fn many_keepalives_at_once_are_one() {
+    let mut room = Room::new(5);
+    let [gone, watcher] = [0, 1].map(|at| room.any().epoch().members()[at]);
+    room.nodes.remove(&gone);
+    for ms in 1..=360 {
+        let at = room.now.plus(std::time::Duration::from_millis(ms));
+        let keepalive = Message::Keepalive(Keepalive::new(gone, 1, at));
+        let keepalive = room.seal(&room.keys[&gone], keepalive);
+        room.deliver(&watcher, keepalive);
+    }
+    live(&mut room, 1);
+    let seen = room.sent.iter().find_map(|sent| match &sent.message {
+        Message::ElectionVote(vote) if vote.voter == watcher => vote.observed.get(&gone),
+        _ => None,
+    });
+    let uptime = seen.expect("it was heard").uptime;
+    assert!(Share::ZERO < uptime && uptime < Share::percent(2), "{uptime:?}");
 }
 
 /// Decision 44a: who shows nothing weighs least, whatever it has shown in elections before.
