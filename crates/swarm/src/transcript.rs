@@ -28,6 +28,7 @@ use crate::{
     tally::Round,
 };
 
+use self::parts::Words;
 pub use self::parts::{PartReport, Try, Verdict};
 
 /// What the file says it is.
@@ -140,6 +141,9 @@ impl From<Round> for RoundReport {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
+    /// Where each task is among them.
+    #[serde(skip)]
+    places: BTreeMap<String, usize>,
     pub messages: usize,
     pub elections: Vec<u64>,
     pub successions: usize,
@@ -201,7 +205,9 @@ impl Transcript {
         }
         let founding = Epoch::founding(&self.genesis);
         let mut epochs = BTreeMap::from([(founding.number(), founding)]);
-        for (kept, subject, value) in self.certificates() {
+        let certificates = self.certificates();
+        let said = Said::of(&certificates, &self.messages);
+        for (kept, subject, value) in &certificates {
             match subject {
                 Subject::Election { after } => {
                     match self.check_election(*after, &mut epochs, kept, value) {
@@ -213,9 +219,9 @@ impl Transcript {
                     let result = check_succession(&epochs, *epoch, leader, kept, value);
                     report.note(subject, result, |report| report.successions += 1);
                 }
-                Subject::Plan { .. } => self.check_plan(&epochs, kept, subject, value, &mut report),
+                Subject::Plan { .. } => check_plan(&epochs, kept, subject, value, &mut report),
                 Subject::Result { task_id } => {
-                    self.check_result(&epochs, kept, task_id, value, &mut report);
+                    check_result(&epochs, &said, (kept, value), task_id, &mut report);
                 }
             }
         }
@@ -224,7 +230,7 @@ impl Transcript {
 
     /// The final certificates, one of each value: another value's must say the same. Whoever passes
     /// one on may leave out what it follows from or who has signed it; the fullest counts.
-    fn certificates(&self) -> impl Iterator<Item = (&Kept, &Subject, &Value)> {
+    fn certificates(&self) -> Vec<Certified<'_>> {
         let ours = self.messages.iter().filter(|kept| self.is_ours(kept));
         let bundles = ours.filter_map(|kept| match &kept.message {
             Message::Certificate(Certificate {
@@ -234,26 +240,27 @@ impl Transcript {
             }) => Some((kept, subject, value)),
             _ => None,
         });
-        let mut all: Vec<(&Kept, &Subject, &Value)> = Vec::new();
-        let mut places: BTreeMap<(&Subject, Hash32), usize> = BTreeMap::new();
+        let mut all: Vec<Certified<'_>> = Vec::new();
+        let mut places = BTreeMap::new();
         let fullness = |kept: &Kept, subject: &Subject, value: &Value| {
             (has_record(value, kept), signers_of(kept, subject, value.hash()))
         };
         for bundle @ (kept, subject, value) in bundles {
+            let full = fullness(kept, subject, value);
             match places.entry((subject, value.hash())) {
                 Entry::Vacant(entry) => {
-                    entry.insert(all.len());
+                    entry.insert((all.len(), full));
                     all.push(bundle);
                 }
-                Entry::Occupied(entry) => {
-                    let known = &mut all[*entry.get()];
-                    if fullness(kept, subject, value) > fullness(known.0, known.1, known.2) {
-                        *known = bundle;
+                Entry::Occupied(mut entry) => {
+                    let (place, known) = entry.get_mut();
+                    if full > *known {
+                        (all[*place], *known) = (bundle, full);
                     }
                 }
             }
         }
-        all.into_iter()
+        all
     }
 
     /// Whether a message and all that came with it were said in this swarm.
@@ -290,101 +297,6 @@ impl Transcript {
         epochs.insert(number, Epoch::shared(elected.clone(), value.hash()));
         Ok(number)
     }
-
-    fn check_plan(
-        &self,
-        epochs: &BTreeMap<u64, Arc<Epoch>>,
-        kept: &Kept,
-        subject: &Subject,
-        value: &Value,
-        report: &mut Report,
-    ) {
-        match plan_report(epochs, kept, subject, value) {
-            Ok(task) if report.tasks.iter().any(|known| known.task_id == task.task_id) => {
-                report.differ(subject, "there are two outcomes".to_owned());
-            }
-            Ok(task) => report.tasks.push(task),
-            Err(why) => report.differ(subject, why),
-        }
-    }
-
-    fn check_result(
-        &self,
-        epochs: &BTreeMap<u64, Arc<Epoch>>,
-        kept: &Kept,
-        task_id: &str,
-        value: &Value,
-        report: &mut Report,
-    ) {
-        let result = self.ended(epochs, kept, task_id, value);
-        let subject = Subject::Result { task_id: task_id.to_owned() };
-        match result {
-            Ok(ended) => match report.tasks.iter_mut().find(|task| task.task_id == task_id) {
-                Some(task) if task.ended.is_none() => {
-                    task.parts = self.parts_of(epochs, task, &ended);
-                    task.ended = Some(ended);
-                }
-                Some(_) => report.differ(&subject, "there are two outcomes".to_owned()),
-                None => report.differ(&subject, "no plan was decided before".to_owned()),
-            },
-            Err(why) => report.differ(&subject, why),
-        }
-    }
-
-    fn ended(
-        &self,
-        epochs: &BTreeMap<u64, Arc<Epoch>>,
-        kept: &Kept,
-        task_id: &str,
-        value: &Value,
-    ) -> Result<Ended, String> {
-        let subject = Subject::Plan { task_id: task_id.to_owned() };
-        let mut plans = self.certificates().filter(|(_, about, _)| **about == subject);
-        let (plan, _, chosen) = plans.next().ok_or("the plan's certificate is missing")?;
-        // Whatever else came along is nobody's word about this.
-        let record = record_of(chosen, plan);
-        let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
-        let epoch = epochs.get(&task.epoch).ok_or("its epoch's election is missing")?;
-        let witnesses = judge::witnesses_of(epoch, origin);
-        let found = signed(kept, value, &witnesses)?;
-        let deliberation = judge::deliberation(epoch, &record).map_err(|f| f.to_string())?;
-        let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &chosen.outcome else {
-            return Err("there was no plan to follow".to_owned());
-        };
-        let winner = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
-        judge::check_result(epoch, winner, value, &found.record).map_err(|f| f.to_string())?;
-        let Outcome::Result(ended) = &value.outcome else {
-            return Err(Fault::WrongOutcome.to_string());
-        };
-        if matches!(ended.end, End::Failed | End::SucceededPartially) {
-            // Nobody waits for an approval longer than a day.
-            let planned = signed(plan, chosen, &witnesses)?;
-            let signatures = planned.signatures.iter().filter(|_| task.needs_approval);
-            let first = signatures.map(|kept| kept.meta.sent_at).min();
-            let approved_by = first.map(|at| plus(at, APPROVAL_MAX_MS - CLOCKS_DIFFER_MS));
-            check_time(&found, approved_by.unwrap_or(Timestamp::MAX).min(task.deadline))?;
-        }
-        match parts::refused(&self.messages, ended) {
-            Some(index) => Err(format!("part {} was refused, and is in it", index + 1)),
-            None => Ok(ended.clone()),
-        }
-    }
-
-    /// Those who lead a task coordinate it, and whoever has proposed its plan.
-    fn parts_of(
-        &self,
-        epochs: &BTreeMap<u64, Arc<Epoch>>,
-        task: &TaskReport,
-        ended: &Ended,
-    ) -> Vec<PartReport> {
-        let epoch = epochs.get(&task.epoch);
-        let may_order = |did: &Did| {
-            let proposed =
-                matches!(&task.chosen, Some(Chosen::Plan { proposer, .. }) if proposer == did);
-            proposed || epoch.is_some_and(|epoch| epoch.is_tier1(did))
-        };
-        parts::reports(&self.messages, &task.task_id, ended, may_order)
-    }
 }
 
 impl Report {
@@ -403,6 +315,123 @@ impl Report {
             Err(why) => self.differ(about, why),
         }
     }
+}
+
+/// A message with a final certificate, what it is about, and what was decided.
+type Certified<'a> = (&'a Kept, &'a Subject, &'a Value);
+
+/// What a transcript says of tasks beside how they ended.
+struct Said<'a> {
+    /// Where the plan of a task was certified first.
+    plans: BTreeMap<&'a str, (&'a Kept, &'a Value)>,
+    words: Words<'a>,
+}
+
+impl<'a> Said<'a> {
+    fn of(certificates: &[Certified<'a>], messages: &'a [Kept]) -> Said<'a> {
+        let mut plans = BTreeMap::new();
+        for (kept, subject, value) in certificates {
+            if let Subject::Plan { task_id } = *subject {
+                plans.entry(task_id.as_str()).or_insert((*kept, *value));
+            }
+        }
+        Said { plans, words: Words::of(messages) }
+    }
+}
+
+fn check_plan(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    kept: &Kept,
+    subject: &Subject,
+    value: &Value,
+    report: &mut Report,
+) {
+    match plan_report(epochs, kept, subject, value) {
+        Ok(task) if report.places.contains_key(&task.task_id) => {
+            report.differ(subject, "there are two outcomes".to_owned());
+        }
+        Ok(task) => {
+            report.places.insert(task.task_id.clone(), report.tasks.len());
+            report.tasks.push(task);
+        }
+        Err(why) => report.differ(subject, why),
+    }
+}
+
+fn check_result(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    said: &Said<'_>,
+    (kept, value): (&Kept, &Value),
+    task_id: &str,
+    report: &mut Report,
+) {
+    let subject = Subject::Result { task_id: task_id.to_owned() };
+    let ended = match ended(epochs, said, (kept, value), task_id) {
+        Ok(ended) => ended,
+        Err(why) => return report.differ(&subject, why),
+    };
+    let place = report.places.get(task_id).copied();
+    match place.and_then(|place| report.tasks.get_mut(place)) {
+        Some(task) if task.ended.is_none() => {
+            task.parts = parts_of(epochs, &said.words, task, &ended);
+            let recanted = said.words.caught(&ended);
+            task.caught.extend(recanted);
+            task.caught.sort_unstable();
+            task.caught.dedup();
+            task.ended = Some(ended);
+        }
+        Some(_) => report.differ(&subject, "there are two outcomes".to_owned()),
+        None => report.differ(&subject, "no plan was decided before".to_owned()),
+    }
+}
+
+fn ended(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    said: &Said<'_>,
+    (kept, value): (&Kept, &Value),
+    task_id: &str,
+) -> Result<Ended, String> {
+    let (plan, chosen) = *said.plans.get(task_id).ok_or("the plan's certificate is missing")?;
+    // Whatever else came along is nobody's word about this.
+    let record = record_of(chosen, plan);
+    let (origin, task) = judge::task_of(&record).ok_or(Fault::NoTask.to_string())?;
+    let epoch = epochs.get(&task.epoch).ok_or("its epoch's election is missing")?;
+    let witnesses = judge::witnesses_of(epoch, origin);
+    let found = signed(kept, value, &witnesses)?;
+    let deliberation = judge::deliberation(epoch, &record).map_err(|f| f.to_string())?;
+    let Outcome::Plan(Chosen::Plan { plan_id, .. }) = &chosen.outcome else {
+        return Err("there was no plan to follow".to_owned());
+    };
+    let winner = deliberation.plans.get(plan_id).ok_or("the plan is missing")?;
+    judge::check_result(epoch, winner, value, &found.record).map_err(|f| f.to_string())?;
+    let Outcome::Result(ended) = &value.outcome else {
+        return Err(Fault::WrongOutcome.to_string());
+    };
+    if matches!(ended.end, End::Failed | End::SucceededPartially) {
+        // Nobody waits for an approval longer than a day.
+        let planned = signed(plan, chosen, &witnesses)?;
+        let signatures = planned.signatures.iter().filter(|_| task.needs_approval);
+        let first = signatures.map(|kept| kept.meta.sent_at).min();
+        let approved_by = first.map(|at| plus(at, APPROVAL_MAX_MS - CLOCKS_DIFFER_MS));
+        check_time(&found, approved_by.unwrap_or(Timestamp::MAX).min(task.deadline))?;
+    }
+    Ok(ended.clone())
+}
+
+/// Those who lead a task coordinate it, and whoever has proposed its plan.
+fn parts_of(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    words: &Words<'_>,
+    task: &TaskReport,
+    ended: &Ended,
+) -> Vec<PartReport> {
+    let epoch = epochs.get(&task.epoch);
+    let may_order = |did: &Did| {
+        let proposed =
+            matches!(&task.chosen, Some(Chosen::Plan { proposer, .. }) if proposer == did);
+        proposed || epoch.is_some_and(|epoch| epoch.is_tier1(did))
+    };
+    words.reports(&task.task_id, ended, may_order)
 }
 
 /// How many have signed a final value, as far as a bundle shows.

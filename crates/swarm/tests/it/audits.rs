@@ -94,9 +94,9 @@ fn what_was_put_before_the_record_changes_nothing() {
 }
 
 /// Each part is told of: who was given it, what was said of the work, where it is under the root.
-/// What its coordinator has refused last is no part of a result.
+/// A coordinator that refuses afterwards what it has accepted is told of, and changes nothing.
 #[test]
-fn a_part_that_was_refused_last_is_seen() {
+fn a_part_that_was_refused_afterwards_stays_in_the_result() {
     let (room, _) = held();
     let mut keys = room.known_keys();
     keys.learn(secret(100).public());
@@ -124,13 +124,16 @@ fn a_part_that_was_refused_last_is_seen() {
     let Message::Verification(m) = &verdict.message else { panic!() };
     let refusal = Message::Verification(Verification { accepted: false, ..m.clone() });
     let by = |did| room.seal(&room.keys[&did], refusal.clone());
-    let with = |word| report(&[room.sent.clone(), vec![word]].concat()).differences;
-    let differences = with(by(verdict.meta.signer));
-    assert_eq!(differences.len(), 1);
-    assert!(differences[0].why.ends_with("was refused, and is in it"), "{differences:?}");
+    let with = |word| report(&[room.sent.clone(), vec![word]].concat());
+    let told = with(by(verdict.meta.signer));
+    assert_eq!((told.differences, &told.tasks[0].caught), (Vec::new(), &vec![verdict.meta.signer]));
+    let tries = told.tasks[0].parts.iter().flat_map(|part| &part.tries);
+    let said = tries.map(|order| order.verdicts.len());
+    assert_eq!(said.sum::<usize>(), ended.parts.len() + 1, "what was said is told");
     // Nobody else's word counts.
     let other = room.keys.keys().find(|did| **did != verdict.meta.signer).unwrap();
-    assert_eq!(with(by(*other)), Vec::new());
+    let told = with(by(*other));
+    assert_eq!((told.differences, &told.tasks[0].caught), (Vec::new(), &Vec::new()));
 }
 
 /// Changes what was decided about one thing, has everybody sign it, and says what an auditor sees.
