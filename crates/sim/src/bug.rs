@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use skep_base::{Did, Hash32, hash::sha256};
-use skep_swarm::{genesis::Genesis, node::Event};
+use skep_swarm::{aggregate, genesis::Genesis, node::Event};
 use skep_wire::swarm::{
     Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, TALK_LEN_MAX, Value, Word,
 };
 
-use crate::{invariant::Invariant, liar::Draft};
+use crate::{client::Known, invariant::Invariant, liar::Draft};
 
 /// What an honest node does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,14 @@ pub enum Bug {
     UntoldEnd,
     /// All nodes follow a plan that the ballots do not give.
     WrongWinner,
+    /// All nodes agree on a part that nobody has delivered, and on its root.
+    Undelivered,
+    /// Clients know another end than the nodes.
+    MisledClient,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 14] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
@@ -54,6 +58,8 @@ impl Bug {
         Bug::LongCritique,
         Bug::UntoldEnd,
         Bug::WrongWinner,
+        Bug::Undelivered,
+        Bug::MisledClient,
     ];
 
     /// What it breaks, before anything else.
@@ -61,9 +67,9 @@ impl Bug {
         match self {
             Bug::AnotherPlan | Bug::Cosign => Invariant::OnePlan,
             Bug::BallotTwice | Bug::WrongWinner => Invariant::BallotOnce,
-            Bug::AnotherEnd | Bug::UntoldEnd => Invariant::TaskOnce,
+            Bug::AnotherEnd | Bug::UntoldEnd | Bug::MisledClient => Invariant::TaskOnce,
             Bug::AnotherSuccessor => Invariant::OneSuccessor,
-            Bug::WrongRoot => Invariant::RootMatches,
+            Bug::WrongRoot | Bug::Undelivered => Invariant::RootMatches,
             Bug::NoEnd => Invariant::EndsInTime,
             Bug::ShutDoor => Invariant::DoorOpen,
             Bug::NoElection => Invariant::ElectionsEnd,
@@ -124,6 +130,13 @@ impl Planted {
                 ended.root = sha256(ended.root.as_bytes());
                 Some(Event::Ended { task_id, ended })
             }
+            (Bug::Undelivered, Event::Ended { task_id, mut ended }) => {
+                if let Some(part) = ended.parts.iter_mut().flatten().next() {
+                    part.merkle_hash = sha256(part.merkle_hash.as_bytes());
+                    ended.root = aggregate::root(&ended.parts);
+                }
+                Some(Event::Ended { task_id, ended })
+            }
             (Bug::NoEnd, Event::Ended { .. }) if self.is_culprit(node) => None,
             (_, event) => Some(event),
         }
@@ -150,6 +163,15 @@ impl Planted {
     /// Whether clients hear nothing of what is decided.
     pub fn hides_ends(&self) -> bool {
         self.bug == Some(Bug::UntoldEnd)
+    }
+
+    /// What a client knows of its task's end.
+    pub fn mislead(&self, known: &mut Known) {
+        if self.bug == Some(Bug::MisledClient)
+            && let Known::Ended(ended) = known
+        {
+            ended.root = sha256(ended.root.as_bytes());
+        }
     }
 
     /// What an honest node says instead of what its machine says.

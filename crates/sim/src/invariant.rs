@@ -7,10 +7,10 @@ use std::{
 };
 
 use skep_base::{Did, Hash32};
-use skep_swarm::{aggregate, node::Event};
-use skep_wire::swarm::{Chosen, Ended, Message, Outcome, Signed, Value};
+use skep_swarm::{aggregate, judge, node::Event};
+use skep_wire::swarm::{Artifact, Chosen, Ended, Message, Outcome, Signed, SubmitResult, Value};
 
-use crate::recount::recount;
+use crate::{client::Known, recount::recount};
 
 #[cfg(test)]
 mod tests;
@@ -25,11 +25,13 @@ pub enum Invariant {
     OnePlan,
     /// In the record of a decided plan, every voter's ballot counts at most once.
     BallotOnce,
-    /// A task has one end, in it each part is there once, and no task that somebody took is lost.
+    /// A task has one end, for its client, too; in it each part is there once, and no task that
+    /// somebody took is lost.
     TaskOnce,
     /// A branch whose leader failed gets one successor in an epoch, and an epoch one election.
     OneSuccessor,
-    /// The root of a result is that of its parts.
+    /// The root of a result is that of its parts, and each of them was delivered by its producer,
+    /// with the content that its hashes are of.
     RootMatches,
     /// When faults have stopped, whatever a node has begun ends in time.
     EndsInTime,
@@ -117,6 +119,8 @@ pub struct Watch {
     taken: BTreeSet<String>,
     /// What records are made of, by hash; only looked up.
     messages: HashMap<Hash32, Arc<Signed>>,
+    /// What was delivered, by the task that it is said to be done for.
+    delivered: BTreeMap<String, Vec<Arc<Signed>>>,
     /// Tasks whose ballots were counted: that all nodes follow one outcome is seen apart.
     counted: BTreeSet<String>,
     violations: Vec<Violation>,
@@ -158,6 +162,9 @@ impl Watch {
         );
         if is_of_record {
             self.messages.entry(message.hash()).or_insert_with(|| message.clone());
+        }
+        if let Message::SubmitResult(result) = &message.message {
+            self.delivered.entry(result.task_id.clone()).or_default().push(message.clone());
         }
     }
 
@@ -322,6 +329,57 @@ impl Watch {
             let what = format!("{task_id} has the root {}, its parts have {root}", ended.root);
             self.report(now_ms, Some(node), Invariant::RootMatches, what);
         }
+        let mut parts =
+            (0..).zip(&ended.parts).filter_map(|(index, part)| Some((index, part.as_ref()?)));
+        let missing = parts.find(|(index, part)| !self.is_delivered(task_id, *index, part));
+        if let Some((index, part)) = missing {
+            let what = format!("{task_id}: {} has never delivered part {index}", part.producer);
+            self.report(now_ms, Some(node), Invariant::RootMatches, what);
+        }
         self.close(node, task_id);
+    }
+
+    /// Whether an artifact is of this part of the task, and its producer has sent what it is of.
+    fn is_delivered(&self, task_id: &str, index: u32, artifact: &Artifact) -> bool {
+        let of_content = |result: &SubmitResult| {
+            let Some(content) = &result.content else {
+                return false;
+            };
+            let parts: Vec<Option<Artifact>> = result.parts.iter().cloned().map(Some).collect();
+            let hash = match parts.is_empty() {
+                true => aggregate::content_root(content.as_bytes()),
+                false => aggregate::root(&parts),
+            };
+            (hash, aggregate::cid(content.as_bytes()))
+                == (artifact.merkle_hash, artifact.content_cid.clone())
+        };
+        let is_it = |sent: &Arc<Signed>| match &sent.message {
+            Message::SubmitResult(result) => {
+                sent.meta.signer == artifact.producer
+                    && result.artifact == *artifact
+                    && of_content(result)
+            }
+            _ => false,
+        };
+        let first = judge::part_id(task_id, index, 1);
+        let rest = artifact.task_id.strip_prefix(&first);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['~', '@']))
+            && self.delivered.get(&artifact.task_id).is_some_and(|sent| sent.iter().any(is_it))
+    }
+
+    /// What a client knows of its task's end is what honest nodes know.
+    pub fn compare(&mut self, now_ms: i64, task_id: &str, known: &Known) {
+        let told = match known {
+            Known::Ended(ended) => {
+                self.ends.get(task_id).filter(|(_, other)| other != ended).map(|(node, _)| *node)
+            }
+            Known::Unplanned(chosen) => {
+                self.plans.get(task_id).filter(|(_, other)| other != chosen).map(|(node, _)| *node)
+            }
+        };
+        if let Some(node) = told {
+            let what = format!("the client of {task_id} knows another end than node {node}");
+            self.report(now_ms, None, Invariant::TaskOnce, what);
+        }
     }
 }

@@ -165,6 +165,12 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
     for what in lost {
         world.parts.watch.report(now_ms, None, Invariant::TaskOnce, what);
     }
+    let Parts { clients, watch, planted, .. } = &mut world.parts;
+    for client in clients {
+        let id = &client.task.task_id;
+        client.known.as_mut().into_iter().for_each(|known| planted.mislead(known));
+        client.known.iter().for_each(|known| watch.compare(now_ms, id, known));
+    }
     let open = still_open(&world);
     if now_ms >= horizon_ms {
         for (node, task_id) in open {
