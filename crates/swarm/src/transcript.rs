@@ -179,8 +179,8 @@ impl Transcript {
             let did = chain.did();
             keys.follow(chain).map_err(|why| ReadError::Keys { did, why })?;
         }
-        // A task may outlast a key: each counts for what was sent before it was replaced.
-        let keys = keys.at_their_time();
+        // A task may outlast a key.
+        let keys = keys.of_any_time();
         let open = |(index, json): (usize, Json)| {
             let opened = Signed::from_json(json, &keys);
             let opened = opened.map_err(|error| ReadError::Message { index, error })?;

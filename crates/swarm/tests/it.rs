@@ -4,6 +4,7 @@ mod it {
     mod answers;
     mod audits;
     mod elections;
+    mod keys;
     mod lengths;
     mod limits;
     mod losses;

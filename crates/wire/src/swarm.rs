@@ -37,7 +37,7 @@ pub use certificate::*;
 pub use chain::*;
 pub use envelope::*;
 pub use error::*;
-pub use keys::{AtTheirTime, KEYS_MAX, KnownKeys};
+pub use keys::{KEYS_MAX, KnownKeys, OfAnyTime};
 pub use message::Message;
 pub use peer::*;
 pub use published::Published;

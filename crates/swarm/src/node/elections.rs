@@ -328,6 +328,7 @@ impl Node {
         if !may_stand(&m.score) {
             return refuse(ErrorCode::InsufficientReputation, "the score is too low to stand");
         }
+        self.check_evidence(&m.evidence)?;
         let is_known = self.epoch().contains(&m.agent_id) || self.peers.contains_key(&m.agent_id);
         if self.open_election(now).is_none_or(|election| election.epoch != m.epoch) {
             return refuse(ErrorCode::EpochMismatch, "this election does not go on here");

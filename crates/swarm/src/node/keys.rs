@@ -2,8 +2,8 @@
 
 use skep_base::Did;
 use skep_wire::swarm::{
-    Check, Claim, ErrorCode, Handshake, KeyChain, KeyLink, KnownKeys, Message, OpenError, OwnKeys,
-    Signed,
+    Check, Claim, ErrorCode, Evidence, Handshake, KeyChain, KeyLink, KnownKeys, Message, OpenError,
+    OwnKeys, Signed, SignedAttestation,
 };
 
 use super::{Node, Output, Refusal, refuse, send};
@@ -71,6 +71,18 @@ impl Node {
         Ok(())
     }
 
+    /// Everybody knows the keys of the issuers that the genesis names. The word of somebody else is
+    /// worth nothing, and a record with it could not be opened by those who have not met that one.
+    pub(super) fn check_evidence(&self, evidence: &Evidence) -> Result<(), Refusal> {
+        let issued = |it: &SignedAttestation| self.genesis.is_issuer(&it.attestation.attester);
+        match evidence.0.iter().all(issued) {
+            true => Ok(()),
+            false => {
+                refuse(ErrorCode::InvalidParams, "evidence is the word of the swarm's issuers")
+            }
+        }
+    }
+
     /// The key that signs for this node now.
     pub(super) fn newest_key(&self) -> skep_base::ed25519::PublicKey {
         let last = self.profile.key_chain.last();
@@ -117,6 +129,13 @@ impl Check for Door<'_> {
         match self.keys.check(claim) {
             Err(OpenError::UnknownSigner(did)) => self.node.keys_of(&did).check(claim),
             checked => checked,
+        }
+    }
+
+    fn links(&self, signer: &Did) -> Option<Vec<KeyLink>> {
+        match self.keys.get(signer) {
+            Some(_) => self.keys.links(signer),
+            None => self.node.keys_of(signer).links(signer),
         }
     }
 }

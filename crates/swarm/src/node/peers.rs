@@ -80,6 +80,7 @@ impl Node {
             let known = format!("this node speaks {PROTOCOL_VERSION}");
             return refuse(ErrorCode::InvalidRequest, known);
         }
+        self.check_evidence(&hello.evidence)?;
         if hello.capabilities.len() > CAPABILITIES_MAX {
             let limit = format!("at most {CAPABILITIES_MAX} capabilities");
             return refuse(ErrorCode::InvalidParams, limit);

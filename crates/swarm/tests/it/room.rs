@@ -219,7 +219,9 @@ impl Room {
         let Some((to, message)) = self.line.pop_front() else {
             return false;
         };
-        if !(self.lost)(self, &to, &message) && self.is_let_in(&to, &message) {
+        if !(self.lost)(self, &to, &message)
+            && let Some(message) = self.let_in(&to, message)
+        {
             let refused = self.refusals.len();
             self.step(&to, Input::Message(message.clone()));
             if self.refusals.len() == refused
@@ -237,19 +239,19 @@ impl Room {
         self.doors = Some(self.nodes.iter().map(keys).collect());
     }
 
-    fn is_let_in(&mut self, to: &Did, message: &Signed) -> bool {
+    fn let_in(&mut self, to: &Did, message: Arc<Signed>) -> Option<Arc<Signed>> {
         // What a node has said to itself did not come from anywhere.
         let keys = self.doors.as_ref().and_then(|doors| doors.get(to));
         let keys = keys.filter(|_| message.meta.signer != *to);
         let (Some(keys), Some(node)) = (keys, self.nodes.get(to)) else {
-            return true;
+            return Some(message);
         };
         let text = message.to_json().to_string();
         match Signed::open(text.as_bytes(), &Door { keys, node }) {
-            Ok(_) => true,
+            Ok(opened) => Some(Arc::new(opened)),
             Err(error) => {
                 self.refusals.push((*to, error.code()));
-                false
+                None
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use skep_base::{
-    Did, Timestamp,
+    Did,
     ed25519::{PublicKey, Signature},
 };
 
@@ -47,7 +47,13 @@ pub struct OwnKeys<'a> {
     pub links: &'a [KeyLink],
 }
 
-impl OwnKeys<'_> {
+impl<'a> OwnKeys<'a> {
+    /// Those that end with the last of some changes, if there are any.
+    pub fn ending(links: &'a [KeyLink]) -> Option<OwnKeys<'a>> {
+        let newest = &links.last()?.statement.new_key;
+        Some(OwnKeys { newest, links })
+    }
+
     pub fn chain(&self) -> Result<KeyChain, ChainError> {
         KeyChain::ending(*self.newest, self.links)
     }
@@ -121,19 +127,9 @@ impl KeyChain {
         self.links.last().map_or(&self.first, |link| &link.statement.new_key)
     }
 
-    fn keys(&self) -> impl Iterator<Item = &PublicKey> {
+    pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &PublicKey> {
         let later = self.links.iter().map(|link| &link.statement.new_key);
         std::iter::once(&self.first).chain(later)
-    }
-
-    /// The keys that were good at a time: the newest, and each older one until it was replaced.
-    pub(super) fn keys_at(&self, time: Timestamp) -> impl Iterator<Item = &PublicKey> {
-        let replaced = self.links.iter().map(|link| link.statement.issued_at);
-        let until = replaced.map(Some).chain([None]);
-        let good = move |(_, until): &(&PublicKey, Option<Timestamp>)| {
-            until.is_none_or(|until| time <= until)
-        };
-        self.keys().zip(until).filter(good).map(|(key, _)| key)
     }
 
     /// Whether `self` is `older` with changes added, or the same.

@@ -11,7 +11,9 @@ use skep_base::{
     json::{self as canonical, FREE_DEPTH_MAX},
 };
 
-use super::{ChainError, ErrorCode, Message, OwnKeys, RequestId, hex_signature};
+use super::{
+    ChainError, ErrorCode, KEY_LINKS_MAX, KeyLink, Message, OwnKeys, RequestId, hex_signature,
+};
 use crate::identity::Statement;
 
 /// The longest message, without what is attached to it (decision 49).
@@ -107,7 +109,6 @@ impl Sign for skep_base::ed25519::SecretKey {
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
     pub signer: &'a Did,
-    pub sent_at: Timestamp,
     /// The keys that a message brings along; they count for the DID that the first hashes to.
     pub own: Option<OwnKeys<'a>>,
     /// Part of what another message rests on, so that it may be older than its signer's newest key.
@@ -119,6 +120,13 @@ pub struct Claim<'a> {
 /// Knows whose signature is good.
 pub trait Check {
     fn check(&self, claim: &Claim<'_>) -> Result<(), OpenError>;
+
+    /// The changes by which a signer's keys are known here, which then go along with its message.
+    /// Who only reads what somebody has opened before leaves it as it is.
+    fn links(&self, signer: &Did) -> Option<Vec<KeyLink>> {
+        let _ = signer;
+        None
+    }
 }
 
 /// A message whose signature was made or checked by this process.
@@ -132,6 +140,9 @@ pub struct Signed {
     payload: Box<[u8]>,
     signature: Signature,
     hash: Hash32,
+    /// How its signer's first key became the one that has signed it: whoever it is attached for may
+    /// not have heard of that, or of another change. Not signed, since the links are.
+    key_chain: Vec<KeyLink>,
     /// What it refers to; each is signed for itself.
     pub attached: Vec<Arc<Signed>>,
 }
@@ -153,7 +164,8 @@ impl Signed {
         let signature = key.sign(&payload);
         let hash = sha256(&payload);
         let message = message.name_task(&meta.signer);
-        Signed { meta, message, id: None, payload, signature, hash, attached }
+        let key_chain = Vec::new();
+        Signed { meta, message, id: None, payload, signature, hash, key_chain, attached }
     }
 
     /// The same message, of which an answer is wanted where its method has one. Its id is its own
@@ -182,7 +194,6 @@ impl Signed {
     pub fn claim(&self, is_attached: bool) -> Claim<'_> {
         Claim {
             signer: &self.meta.signer,
-            sent_at: self.meta.sent_at,
             own: self.message.own_keys(),
             is_attached,
             bytes: &self.payload,
@@ -200,6 +211,7 @@ impl Signed {
             payload: self.payload.clone(),
             signature: self.signature,
             hash: self.hash,
+            key_chain: self.key_chain.clone(),
             attached,
         }
     }
@@ -208,8 +220,10 @@ impl Signed {
     pub fn wire_len(&self) -> usize {
         /// The envelope around the signed bytes.
         const AROUND: usize = 190;
+        /// A change of key, with its two signatures.
+        const LINK: usize = 720;
         let attached: usize = self.attached.iter().map(|message| message.wire_len()).sum();
-        self.payload.len() + AROUND + attached
+        self.payload.len() + AROUND + LINK * self.key_chain.len() + attached
     }
 
     pub fn to_json(&self) -> Value {
@@ -230,6 +244,9 @@ impl Signed {
         envelope.insert("signature".to_owned(), json!(hex_signature::write(&self.signature)));
         if let Some(id) = &self.id {
             envelope.insert("id".to_owned(), json!(id));
+        }
+        if !self.key_chain.is_empty() {
+            envelope.insert("key_chain".to_owned(), json!(self.key_chain));
         }
         envelope
     }
@@ -280,14 +297,14 @@ impl Signed {
         let attached = envelope.remove("attached");
         // Whoever has not signed itself makes nobody check what others have signed.
         let mut opened = Self::read(envelope)?;
-        opened.check(keys, false, None)?;
+        opened.key_chain = opened.check(keys, false, None)?;
         match attached {
             None => return Ok(opened),
             Some(Value::Array(list)) => {
                 opened.check_attached(list.len())?;
                 let read = |inner| opened.read_inner(inner);
-                let list = list.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
-                check_together(&list, keys)?;
+                let mut list = list.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+                check_together(&mut list, keys)?;
                 opened.attached = list.into_iter().map(Arc::new).collect();
             }
             Some(_) => return Err(NOT_FLAT),
@@ -312,6 +329,7 @@ impl Signed {
             return Err(OpenError::Envelope("jsonrpc must be \"2.0\""));
         }
         let id = RequestId::read(envelope.remove("id"))?;
+        let key_chain = links(envelope.remove("key_chain"))?;
         let signature = envelope.get("signature").and_then(Value::as_str);
         let signature = signature.and_then(hex_signature::read).ok_or(OpenError::BadSignature)?;
         let Some(Value::String(method)) = envelope.remove("method") else {
@@ -332,28 +350,32 @@ impl Signed {
         let hash = sha256(&payload);
         let message = message.name_task(&meta.signer);
         let (payload, attached) = (payload.into_boxed_slice(), Vec::new());
-        Ok(Signed { meta, message, id, payload, signature, hash, attached })
+        Ok(Signed { meta, message, id, payload, signature, hash, key_chain, attached })
     }
 
-    /// Checks its signature and those of its evidence. `shown` are the signer's keys where another
-    /// message, that came along, brings them.
+    /// Checks its signature and those of its evidence; the changes of key that it is good by.
+    /// `shown` are the signer's keys where another message, that came along, brings them.
     fn check(
         &self,
         keys: &dyn Check,
         is_attached: bool,
         shown: Option<OwnKeys<'_>>,
-    ) -> Result<(), OpenError> {
-        let claim = self.claim(is_attached);
-        let checked = keys.check(&claim);
+    ) -> Result<Vec<KeyLink>, OpenError> {
+        let (claim, known) = (self.claim(is_attached), keys.links(&self.meta.signer));
+        // Who speaks for itself is known or not: what is shown counts in what others attach.
+        let may_show = claim.own.is_none() && (is_attached || known.is_none());
+        let beside = OwnKeys::ending(&self.key_chain).or(shown).filter(|_| may_show);
         // What is known comes first: keys that somebody shows make nothing worse.
-        let is_missing = matches!(
-            checked,
-            Err(OpenError::UnknownSigner(_) | OpenError::BadSignature) if shown.is_some()
-        );
-        match is_missing {
-            true => keys.check(&Claim { own: shown, ..claim })?,
-            false => checked?,
-        }
+        let good_by = match (keys.check(&claim), beside) {
+            (Err(OpenError::UnknownSigner(_) | OpenError::BadSignature), Some(_)) => {
+                keys.check(&Claim { own: beside, ..claim })?;
+                beside.map(|beside| beside.links.to_vec())
+            }
+            (checked, _) => {
+                checked?;
+                known.or_else(|| Some(self.key_chain.clone()))
+            }
+        };
         for signed in self.message.evidence() {
             let bytes = signed.attestation.signed_bytes().map_err(|_| OpenError::BadSignature)?;
             keys.check(&Claim {
@@ -362,19 +384,18 @@ impl Signed {
                 is_attached: true,
                 bytes: &bytes,
                 signature: &signed.signature,
-                ..self.claim(true)
             })?;
         }
-        Ok(())
+        Ok(good_by.filter(|_| claim.own.is_none()).unwrap_or_default())
     }
 }
 
 /// Checks messages that come along together: handshakes and orders bring the keys of whoever has
 /// signed them, a DID being the hash of its first key, and so the others of the same signers can be
 /// checked by somebody who has never met these.
-fn check_together(list: &[Signed], keys: &dyn Check) -> Result<(), OpenError> {
+fn check_together(list: &mut [Signed], keys: &dyn Check) -> Result<(), OpenError> {
     let mut shown: BTreeMap<Did, OwnKeys<'_>> = BTreeMap::new();
-    for message in list {
+    for message in list.iter() {
         if let Some(own) = message.message.own_keys() {
             let known = shown.entry(message.meta.signer).or_insert(own);
             if own.links.len() > known.links.len() {
@@ -382,11 +403,21 @@ fn check_together(list: &[Signed], keys: &dyn Check) -> Result<(), OpenError> {
             }
         }
     }
-    list.iter().try_for_each(|message| {
-        let own = message.message.own_keys();
-        let shown = shown.get(&message.meta.signer).copied().filter(|_| own.is_none());
-        message.check(keys, true, shown)
-    })
+    let check =
+        |message: &Signed| message.check(keys, true, shown.get(&message.meta.signer).copied());
+    let good_by = list.iter().map(check).collect::<Result<Vec<_>, _>>()?;
+    list.iter_mut().zip(good_by).for_each(|(message, links)| message.key_chain = links);
+    Ok(())
+}
+
+/// Changes of key that came with a message.
+fn links(json: Option<Value>) -> Result<Vec<KeyLink>, OpenError> {
+    const WRONG: OpenError = OpenError::Envelope("key_chain is a list of changes of a key");
+    let Some(json) = json else {
+        return Ok(Vec::new());
+    };
+    let links: Vec<KeyLink> = serde_json::from_value(json).map_err(|_| WRONG)?;
+    if links.len() > KEY_LINKS_MAX { Err(WRONG) } else { Ok(links) }
 }
 
 const NOT_FLAT: OpenError = OpenError::Envelope("attached is a flat list of messages");

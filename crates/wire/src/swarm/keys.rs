@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use skep_base::{Did, ed25519::PublicKey};
 
-use super::{ChainError, Check, Claim, KeyChain, OpenError, Signed};
+use super::{ChainError, Check, Claim, KeyChain, KeyLink, OpenError, Signed};
 
 /// Agents whose keys a node keeps: more than any swarm has members.
 pub const KEYS_MAX: usize = 100_000;
@@ -54,23 +54,28 @@ impl KnownKeys {
         self.0.iter()
     }
 
-    /// For old messages: every key counts for what was sent before it was replaced.
-    pub fn at_their_time(&self) -> AtTheirTime<'_> {
-        AtTheirTime(self)
+    /// For old messages: every key that an agent has had.
+    pub fn of_any_time(&self) -> OfAnyTime<'_> {
+        OfAnyTime(self)
+    }
+
+    /// The keys that a message brings along for its signer.
+    fn own(claim: &Claim<'_>) -> Result<Option<KeyChain>, OpenError> {
+        let signer = *claim.signer;
+        let own = claim.own.map(|own| own.chain()).transpose();
+        let own = own.map_err(|why| OpenError::Keys { signer, why })?;
+        Ok(own.filter(|chain| chain.did() == signer))
     }
 
     /// The chain by which a message is judged.
     fn chain(&self, claim: &Claim<'_>) -> Result<Cow<'_, KeyChain>, OpenError> {
         let signer = *claim.signer;
-        let wrong = |why| OpenError::Keys { signer, why };
-        let own = claim.own.map(|own| own.chain()).transpose().map_err(wrong)?;
-        let own = own.filter(|chain| chain.did() == signer);
-        match (self.0.get(&signer), own) {
+        match (self.0.get(&signer), KnownKeys::own(claim)?) {
             (None, None) => Err(OpenError::UnknownSigner(signer)),
             (None, Some(own)) => Ok(Cow::Owned(own)),
             (Some(known), Some(own)) if known.extends(&own) => Ok(Cow::Borrowed(known)),
             (Some(known), Some(own)) if own.extends(known) => Ok(Cow::Owned(own)),
-            (Some(_), Some(_)) => Err(wrong(ChainError::Forked)),
+            (Some(_), Some(_)) => Err(OpenError::Keys { signer, why: ChainError::Forked }),
             (Some(known), None) => Ok(Cow::Borrowed(known)),
         }
     }
@@ -80,21 +85,34 @@ impl Check for KnownKeys {
     /// A message is signed by the newest key. What is attached may be older than that.
     fn check(&self, claim: &Claim<'_>) -> Result<(), OpenError> {
         if claim.is_attached {
-            return self.at_their_time().check(claim);
+            return self.of_any_time().check(claim);
         }
         let chain = self.chain(claim)?;
         chain.newest().verify(claim.bytes, claim.signature).map_err(|_| OpenError::BadSignature)
     }
+
+    fn links(&self, signer: &Did) -> Option<Vec<KeyLink>> {
+        Some(self.0.get(signer).map(|chain| chain.links().to_vec()).unwrap_or_default())
+    }
 }
 
-/// Judges each message by the keys that were good when it says that it was sent.
+/// Judges a message by all keys that its signer has had, as far as is known or shown.
+///
+/// Which of them was good when it was sent nobody can tell: its signer writes the time by itself.
+/// And two honest nodes may have been told of different changes. What is good for one of them, who
+/// attaches it, must be good for the others.
 #[derive(Clone, Copy, Debug)]
-pub struct AtTheirTime<'a>(&'a KnownKeys);
+pub struct OfAnyTime<'a>(&'a KnownKeys);
 
-impl Check for AtTheirTime<'_> {
+impl Check for OfAnyTime<'_> {
     fn check(&self, claim: &Claim<'_>) -> Result<(), OpenError> {
-        let chain = self.0.chain(claim)?;
+        let own = KnownKeys::own(claim)?;
+        let chains = [self.0.get(claim.signer), own.as_ref()];
+        if chains.iter().all(Option::is_none) {
+            return Err(OpenError::UnknownSigner(*claim.signer));
+        }
+        let mut keys = chains.into_iter().flatten().flat_map(|chain| chain.keys().rev());
         let fits = |key: &PublicKey| key.verify(claim.bytes, claim.signature).is_ok();
-        if chain.keys_at(claim.sent_at).any(fits) { Ok(()) } else { Err(OpenError::BadSignature) }
+        if keys.any(fits) { Ok(()) } else { Err(OpenError::BadSignature) }
     }
 }

@@ -635,21 +635,54 @@ fn old_keys_sign_nothing_new() {
     let fork = open(&keys, &hello(21, &[link(1, 21, at_ms)])).unwrap_err();
     assert_eq!(fork, OpenError::Keys { signer: did(1), why: ChainError::Forked });
 
-    // In what others attach, and for auditors, a key counts until it was replaced.
-    let around = |inner: Value| {
-        let method = "hierarchy.succession";
-        let mut outer = signed(method, params(method), 2, 2);
-        outer["attached"] = json!([inner]);
-        outer.to_string().into_bytes()
-    };
+    // In what others attach, and for auditors, all keys count that are known.
     assert!(open(&keys, &around(decline(1))).is_ok());
     assert!(open(&keys, &around(decline(11))).is_ok());
     assert_eq!(code(open(&keys, &around(decline(21)))), refused);
-    assert!(Signed::open(old.as_bytes(), &keys.at_their_time()).is_ok());
+    assert!(Signed::open(old.as_bytes(), &keys.of_any_time()).is_ok());
+    // Nobody knows when it was really sent: a change that is dated back voids nothing.
     let mut replaced = self::keys();
     replaced.follow(chain(1, &early).unwrap()).unwrap();
-    assert_eq!(code(open(&replaced, &around(decline(1)))), refused);
-    assert_eq!(code(Signed::open(old.as_bytes(), &replaced.at_their_time())), refused);
+    assert!(open(&replaced, &around(decline(1))).is_ok());
+    assert!(Signed::open(old.as_bytes(), &replaced.of_any_time()).is_ok());
+}
+
+fn around(inner: Value) -> Vec<u8> {
+    let method = "hierarchy.succession";
+    let mut outer = signed(method, params(method), 2, 2);
+    outer["attached"] = json!([inner]);
+    outer.to_string().into_bytes()
+}
+
+/// An agent may tell each of the others of another change of its key, or only one of them. What one
+/// of them has opened and attaches, all can open.
+#[test]
+fn what_is_attached_brings_the_changes_of_its_signers_key() {
+    let decline = |by: u8| signed("board.decline", params("board.decline"), 1, by);
+    let knowing = |links: &[KeyLink]| {
+        let mut keys = keys();
+        keys.follow(chain(1, links).unwrap()).unwrap();
+        keys
+    };
+    let opened = Signed::from_json(decline(11), &knowing(&[link(1, 11, 5)])).unwrap().to_json();
+    let others = [keys(), knowing(&[link(1, 21, 5)]), knowing(&[link(1, 11, 5), link(11, 12, 5)])];
+    for keys in &others {
+        assert!(Signed::open(&around(opened.clone()), keys).is_ok());
+        assert!(Signed::from_json(opened.clone(), keys).is_err(), "for itself it shows nothing");
+    }
+    let passed_on = Signed::open(&around(opened.clone()), &others[0]).unwrap().to_json();
+    assert!(Signed::open(passed_on.to_string().as_bytes(), &others[1]).is_ok());
+    assert!(Signed::from_json(opened.clone(), &others[1].of_any_time()).is_ok(), "for auditors");
+
+    // What does not lead there is not passed on.
+    let mut wrong = opened.clone();
+    wrong["key_chain"] = json!([link(2, 11, 5)]);
+    assert!(Signed::open(&around(wrong.clone()), &others[0]).is_err());
+    let passed_on = Signed::open(&around(wrong), &others[2]).unwrap().to_json();
+    assert!(Signed::open(passed_on.to_string().as_bytes(), &others[0]).is_ok());
+    let mut long = opened;
+    long["key_chain"] = json!(vec![link(1, 11, 5); KEY_LINKS_MAX + 1]);
+    assert!(Signed::open(&around(long), &others[2]).is_err());
 }
 
 /// Two clients may choose one id, and nobody takes another one's.
