@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use skep_base::{Did, Hash32, Timestamp, json as canonical};
 use skep_wire::swarm::{
     Certificate, ChainError, Chosen, End, Ended, KeyChain, KeyLink, KnownKeys, Message, OpenError,
-    Outcome, Signed, Step, Subject, Value, Word, key_text,
+    Outcome, Signed, Step, Subject, Succession, Value, Word, key_text,
 };
 
 use crate::{
@@ -207,6 +207,7 @@ impl Transcript {
         let mut epochs = BTreeMap::from([(founding.number(), founding)]);
         let certificates = self.certificates();
         let said = Said::of(&certificates, &self.messages);
+        let mut successors = BTreeMap::new();
         for (kept, subject, value) in &certificates {
             match subject {
                 Subject::Election { after } => {
@@ -216,10 +217,18 @@ impl Transcript {
                     }
                 }
                 Subject::Succession { epoch, leader } => {
-                    let result = check_succession(&epochs, *epoch, leader, kept, value);
+                    let found = check_succession(&epochs, *epoch, leader, kept, value);
+                    let result = found.and_then(|found| follow(&mut successors, found));
                     report.note(subject, result, |report| report.successions += 1);
                 }
-                Subject::Plan { .. } => check_plan(&epochs, kept, subject, value, &mut report),
+                Subject::Plan { .. } => {
+                    check_plan(&epochs, kept, subject, value, &mut report);
+                    for found in successions_in(&epochs, kept, value) {
+                        let (epoch, leader) = (found.epoch, found.failed_leader);
+                        let about = Subject::Succession { epoch, leader };
+                        report.note(&about, follow(&mut successors, &found), |_| {});
+                    }
+                }
                 Subject::Result { task_id } => {
                     check_result(&epochs, &said, (kept, value), task_id, &mut report);
                 }
@@ -460,20 +469,41 @@ fn check_time(found: &Proven, end: Timestamp) -> Result<(), String> {
     }
 }
 
-fn check_succession(
+/// Who follows each leader of an epoch.
+type Successors = BTreeMap<(u64, Did), Did>;
+
+/// A leader has one successor in an epoch.
+fn follow(successors: &mut Successors, found: &Succession) -> Result<(), String> {
+    let known = successors.entry((found.epoch, found.failed_leader)).or_insert(found.new_leader);
+    if *known == found.new_leader { Ok(()) } else { Err("there are two outcomes".to_owned()) }
+}
+
+/// The successions that a plan's record proves, since its chair acts for another.
+fn successions_in(
+    epochs: &BTreeMap<u64, Arc<Epoch>>,
+    kept: &Kept,
+    value: &Value,
+) -> Vec<Succession> {
+    let record = record_of(value, kept);
+    let epoch = judge::task_of(&record).and_then(|(_, task)| epochs.get(&task.epoch));
+    let proven = epoch.map(|epoch| succession::proven_by(epoch, &record)).unwrap_or_default();
+    proven.into_iter().map(|(found, _)| found).collect()
+}
+
+fn check_succession<'a>(
     epochs: &BTreeMap<u64, Arc<Epoch>>,
     number: u64,
     leader: &Did,
     kept: &Kept,
-    value: &Value,
-) -> Result<(), String> {
+    value: &'a Value,
+) -> Result<&'a Succession, String> {
     let epoch = epochs.get(&number).ok_or("its epoch's election is missing")?;
     signed(kept, value, &succession::witnesses_of(epoch, leader))?;
     match &value.outcome {
         Outcome::Succession(s)
             if s.failed_leader == *leader && succession::is_possible(epoch, s) =>
         {
-            Ok(())
+            Ok(s)
         }
         _ => Err(Fault::WrongOutcome.to_string()),
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use skep_base::Timestamp;
-use skep_swarm::{aggregate::verify_place, transcript::Transcript};
+use skep_base::{Did, Timestamp};
+use skep_swarm::{aggregate::verify_place, epoch::Epoch, succession, transcript::Transcript};
 use skep_wire::swarm::{
-    Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, Value, Verification, Word,
+    Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, Succession, Value,
+    Verification, Word,
 };
 
 use super::room::{Room, id, secret};
@@ -366,4 +367,44 @@ fn two_outcomes_of_one_thing_are_seen() {
         decided.push(Decided { view, subject, outcome, record });
         assert_eq!(audit(&room, &decided), ["there are two outcomes"]);
     }
+}
+
+/// Two of a branch, each with everybody's signatures: as certificates, or one of them in the record
+/// of a board.
+#[test]
+fn two_successors_of_one_leader_are_seen() {
+    let (room, mut decided) = held();
+    let founding = Epoch::founding(&room.genesis);
+    let branch_of = |leader: &Did| succession::branch_of(&founding, leader);
+    let leader = founding.tier1().iter().find(|leader| branch_of(leader).len() > 1);
+    let leader = *leader.expect("somebody leads two");
+    let branch = branch_of(&leader);
+    let follows = |new_leader: Did| Succession {
+        failed_leader: leader,
+        new_leader,
+        epoch: 1,
+        branch_agents: branch.clone(),
+    };
+    let subject = Subject::Succession { epoch: 1, leader };
+    let decide = |new_leader: Did| Decided {
+        view: 0,
+        subject: subject.clone(),
+        outcome: Outcome::Succession(follows(new_leader)),
+        record: Vec::new(),
+    };
+    let plan = decided.iter().position(|one| is_plan(&one.subject)).unwrap();
+    decided.push(decide(branch[0]));
+    assert_eq!(audit(&room, &decided), Vec::<String>::new());
+    decided.push(decide(branch[1]));
+    assert_eq!(audit(&room, &decided), ["there are two outcomes"]);
+    decided.pop();
+
+    let value = succession::value_of(&follows(branch[1]));
+    let word = Word::Sign { step: Step::Commit, hash: value.hash() };
+    let signed = Message::Certificate(Certificate { subject: subject.clone(), view: 0, word });
+    let record = &mut decided[plan].record;
+    record.extend(room.keys.values().map(|key| room.seal(key, signed.clone())));
+    let said = Message::Succession(follows(branch[1]));
+    record.push(room.seal(&room.keys[&branch[1]], said));
+    assert_eq!(audit(&room, &decided), ["there are two outcomes"]);
 }
