@@ -1,15 +1,18 @@
 //! What honest nodes have heard, in its order, for a transcript.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet, btree_map::Entry},
     sync::Arc,
 };
 
 use skep_base::Hash32;
-use skep_swarm::accord::has_record;
-use skep_wire::swarm::{Message, Signed, Step, Subject, Word};
+use skep_swarm::{accord::has_record, transcript::signers_of};
+use skep_wire::swarm::{Certificate, Message, Signed, Step, Subject, Word};
 
 use crate::timeline::Phase;
+
+#[cfg(test)]
+mod tests;
 
 /// Messages of tasks, elections and successions, each once.
 #[derive(Debug, Default)]
@@ -18,8 +21,8 @@ pub struct Heard {
     /// Only looked up, never walked.
     known: HashSet<Hash32>,
     /// Everybody passes a certificate on with the whole record: the first one that has it is
-    /// enough, and none without it is kept.
-    certified: BTreeSet<(Subject, Hash32)>,
+    /// enough, unless more have signed another, and none without it is kept.
+    certified: BTreeMap<(Subject, Hash32), usize>,
 }
 
 impl Heard {
@@ -27,8 +30,7 @@ impl Heard {
         let is_news = match &message.message {
             Message::Certificate(certificate) => match &certificate.word {
                 Word::Bundle { step: Step::Commit, value } => {
-                    has_record(value, message)
-                        && self.certified.insert((certificate.subject.clone(), value.hash()))
+                    has_record(value, message) && self.is_fuller(message, certificate, value.hash())
                 }
                 _ => true,
             },
@@ -36,6 +38,23 @@ impl Heard {
         };
         if is_news && self.known.insert(message.hash()) {
             self.messages.push(message.clone());
+        }
+    }
+
+    /// Whether more have signed it than what was kept of the same value: one liar can say that
+    /// something is certified, and show nothing.
+    fn is_fuller(&mut self, message: &Signed, certificate: &Certificate, hash: Hash32) -> bool {
+        let signers = signers_of(message, &certificate.subject, hash);
+        match self.certified.entry((certificate.subject.clone(), hash)) {
+            Entry::Occupied(known) if *known.get() >= signers => false,
+            Entry::Occupied(mut known) => {
+                known.insert(signers);
+                true
+            }
+            Entry::Vacant(unknown) => {
+                unknown.insert(signers);
+                true
+            }
         }
     }
 

@@ -206,7 +206,7 @@ impl Transcript {
         let founding = Epoch::founding(&self.genesis);
         let mut epochs = BTreeMap::from([(founding.number(), founding)]);
         let certificates = self.certificates();
-        let said = Said::of(&certificates, &self.messages);
+        let mut said = Said::of(&certificates, &self.messages);
         let mut successors = BTreeMap::new();
         for (kept, subject, value) in &certificates {
             match subject {
@@ -221,8 +221,10 @@ impl Transcript {
                     let result = found.and_then(|found| follow(&mut successors, found));
                     report.note(subject, result, |report| report.successions += 1);
                 }
-                Subject::Plan { .. } => {
-                    check_plan(&epochs, kept, subject, value, &mut report);
+                Subject::Plan { task_id } => {
+                    if check_plan(&epochs, kept, subject, value, &mut report) {
+                        said.plans.insert(task_id, (kept, value));
+                    }
                     for found in successions_in(&epochs, kept, value) {
                         let (epoch, leader) = (found.epoch, found.failed_leader);
                         let about = Subject::Succession { epoch, leader };
@@ -331,7 +333,8 @@ type Certified<'a> = (&'a Kept, &'a Subject, &'a Value);
 
 /// What a transcript says of tasks beside how they ended.
 struct Said<'a> {
-    /// Where the plan of a task was certified first.
+    /// Where the plan of a task was certified: first, until one is found that holds. Anybody can
+    /// say that something else was decided.
     plans: BTreeMap<&'a str, (&'a Kept, &'a Value)>,
     words: Words<'a>,
 }
@@ -348,23 +351,27 @@ impl<'a> Said<'a> {
     }
 }
 
+/// Whether it is the plan of its task.
 fn check_plan(
     epochs: &BTreeMap<u64, Arc<Epoch>>,
     kept: &Kept,
     subject: &Subject,
     value: &Value,
     report: &mut Report,
-) {
-    match plan_report(epochs, kept, subject, value) {
+) -> bool {
+    let why = match plan_report(epochs, kept, subject, value) {
         Ok(task) if report.places.contains_key(&task.task_id) => {
-            report.differ(subject, "there are two outcomes".to_owned());
+            "there are two outcomes".to_owned()
         }
         Ok(task) => {
             report.places.insert(task.task_id.clone(), report.tasks.len());
             report.tasks.push(task);
+            return true;
         }
-        Err(why) => report.differ(subject, why),
-    }
+        Err(why) => why,
+    };
+    report.differ(subject, why);
+    false
 }
 
 fn check_result(
@@ -444,7 +451,7 @@ fn parts_of(
 }
 
 /// How many have signed a final value, as far as a bundle shows.
-fn signers_of(kept: &Kept, subject: &Subject, hash: Hash32) -> usize {
+pub fn signers_of(kept: &Signed, subject: &Subject, hash: Hash32) -> usize {
     let word = Word::Sign { step: Step::Commit, hash };
     let is_signature = |inner: &&Arc<Signed>| {
         matches!(&inner.message, Message::Certificate(said)

@@ -203,6 +203,20 @@ fn a_stripped_copy_hides_nothing() {
     assert_eq!(read(&room, &certificates), Vec::<String>::new());
 }
 
+/// One liar says that there was no plan, and shows nothing: that is not so, and the result holds.
+#[test]
+fn what_nobody_has_signed_spoils_no_result() {
+    let (room, decided) = held();
+    let liar = room.keys.values().next_back().expect("a room has nodes");
+    let subject = decided.iter().map(|one| &one.subject).find(|about| is_plan(about)).unwrap();
+    let value = Value { outcome: Outcome::Plan(Chosen::NoPlan), record: Vec::new() };
+    let word = Word::Bundle { step: Step::Commit, value };
+    let said = Certificate { subject: subject.clone(), view: 0, word };
+    let mut certificates = vec![room.seal(liar, Message::Certificate(said))];
+    certificates.extend(decided.iter().map(|one| certify(&room, one)));
+    assert_eq!(read(&room, &certificates), ["the record has no task that anybody wanted"]);
+}
+
 #[test]
 fn an_election_of_others_is_seen() {
     let others = "other agents are elected by these votes";
