@@ -146,6 +146,10 @@ pub struct Report {
     places: BTreeMap<String, usize>,
     pub messages: usize,
     pub elections: Vec<u64>,
+    /// Elections of which only the signatures are there: who was elected is what a quorum has
+    /// signed, and was not counted again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub followed: Vec<u64>,
     pub successions: usize,
     pub tasks: Vec<TaskReport>,
     pub differences: Vec<Difference>,
@@ -212,7 +216,8 @@ impl Transcript {
             match subject {
                 Subject::Election { after } => {
                     match self.check_election(*after, &mut epochs, kept, value) {
-                        Ok(epoch) => report.elections.push(epoch),
+                        Ok((epoch, true)) => report.elections.push(epoch),
+                        Ok((epoch, false)) => report.followed.push(epoch),
                         Err(why) => report.differ(subject, why),
                     }
                 }
@@ -279,13 +284,16 @@ impl Transcript {
         kept.meta.swarm == self.genesis.swarm && kept.check_bounds().is_ok()
     }
 
+    /// The epoch that an election was for, and whether it could be counted again. Nodes keep only
+    /// the signatures of old ones, so that others can follow; what has some of its ballots must
+    /// have all.
     fn check_election(
         &self,
         after: u64,
         epochs: &mut BTreeMap<u64, Arc<Epoch>>,
         kept: &Kept,
         value: &Value,
-    ) -> Result<u64, String> {
+    ) -> Result<(u64, bool), String> {
         let Outcome::Election(elected) = &value.outcome else {
             return Err(Fault::WrongOutcome.to_string());
         };
@@ -300,13 +308,18 @@ impl Transcript {
         let subject = Subject::Election { after };
         let witnesses = previous.witnesses(&subject, previous.tier1());
         let found = signed(kept, value, &witnesses)?;
-        let belongs = |kept: &Kept| election::belongs(number, kept);
-        judge::check_record(value, &found.record, &belongs).map_err(|fault| fault.to_string())?;
-        if *elected != elect(previous, &self.genesis, number, &found.record) {
-            return Err("other agents are elected by these votes".to_owned());
+        let is_greeting = |kept: &Kept| matches!(kept.message, Message::Handshake(_));
+        let counts = has_record(value, kept) || !found.record.iter().all(is_greeting);
+        if counts {
+            let belongs = |kept: &Kept| election::belongs(number, kept);
+            let whole = judge::check_record(value, &found.record, &belongs);
+            whole.map_err(|fault| fault.to_string())?;
+            if *elected != elect(previous, &self.genesis, number, &found.record) {
+                return Err("other agents are elected by these votes".to_owned());
+            }
         }
         epochs.insert(number, Epoch::shared(elected.clone(), value.hash()));
-        Ok(number)
+        Ok((number, counts))
     }
 }
 

@@ -86,13 +86,17 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "messages   {}, every signature is good", report.messages)?;
+    for epoch in &report.followed {
+        writeln!(out, "election   for epoch {epoch}: signed, its ballots are not there to count")?;
+    }
     for epoch in &report.elections {
         writeln!(out, "election   for epoch {epoch}: the same are elected")?;
     }
     if report.successions > 0 {
         writeln!(out, "successors {}, each with enough signatures", report.successions)?;
     }
-    if report.tasks.is_empty() && report.elections.is_empty() {
+    let elections = report.elections.len() + report.followed.len();
+    if report.tasks.is_empty() && elections == 0 {
         writeln!(out, "empty      nothing is decided in it, so nothing is shown by it")?;
     }
     report.tasks.iter().try_for_each(|task| print_task(task, out))?;

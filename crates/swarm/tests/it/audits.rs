@@ -217,6 +217,32 @@ fn what_nobody_has_signed_spoils_no_result() {
     assert_eq!(read(&room, &certificates), ["the record has no task that anybody wanted"]);
 }
 
+/// Of old elections nodes keep the signatures: they can be followed, and are not counted again. What
+/// has lost some of its ballots only does not hold.
+#[test]
+fn an_election_without_its_ballots_is_followed() {
+    let (room, decided) = held();
+    let one = decided.iter().find(|one| is_election(&one.subject)).unwrap();
+    let whole = certify(&room, one);
+    let report = |attached: Vec<Arc<Signed>>| {
+        let leader = room.keys.values().next().expect("a room has nodes");
+        let sent = room.seal_with(leader, whole.message.clone(), attached);
+        let written = Transcript::write(&room.genesis, &room.known_keys(), &[sent]);
+        Transcript::read(written.to_string().as_bytes()).unwrap().verify()
+    };
+    let is_signature = |kept: &&Arc<Signed>| matches!(kept.message, Message::Certificate(_));
+    let signatures: Vec<_> = whole.attached.iter().filter(is_signature).cloned().collect();
+    let followed = report(signatures.clone());
+    assert_eq!((followed.elections, followed.followed), (Vec::new(), vec![2]));
+    assert_eq!(followed.differences, Vec::new());
+    let mut fewer = whole.attached.clone();
+    fewer.pop();
+    let partly = report(fewer);
+    assert_eq!((partly.followed.len(), partly.differences.len()), (0, 1));
+    let too_few = report(signatures[..4].to_vec());
+    assert_eq!((too_few.followed.len(), too_few.differences.len()), (0, 1));
+}
+
 #[test]
 fn an_election_of_others_is_seen() {
     let others = "other agents are elected by these votes";

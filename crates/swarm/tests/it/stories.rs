@@ -523,6 +523,14 @@ fn a_stranger_may_come_after_many_elections() {
     room.run(32 * 240);
     assert!(room.any().epoch().contains(&early));
     assert!(room.any().epoch().number() > 30);
+    // What is left of the oldest elections is enough for an auditor to follow.
+    let node = room.any();
+    let elections: Vec<_> = node.elections().cloned().collect();
+    let written = Transcript::write(&room.genesis, &node.known_keys(), &elections);
+    let report = Transcript::read(&serde_json::to_vec(&written).unwrap()).unwrap().verify();
+    assert_eq!(report.differences, Vec::new());
+    assert_eq!((report.elections.len(), report.followed.first()), (24, Some(&2)));
+    assert_eq!(report.elections.last(), Some(&node.epoch().number()));
     let late = join(&mut room, 51);
     room.guard();
     room.run(500);
