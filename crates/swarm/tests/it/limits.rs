@@ -543,8 +543,9 @@ fn who_never_approves_keeps_nobody_else_out() {
         let mut task = room.task(&format!("t{n}"));
         task.deadline = room.now.plus(Duration::from_secs(29 * 86_400));
         task.needs_approval = needs_approval;
-        let early = verdict(&task.task_id, &key.public().did());
         let order = room.seal(&key, room.inject(&key, task));
+        let task_id = order.message.task_id().expect("an order").to_owned();
+        let early = verdict(&task_id, &key.public().did());
         let refused = room.refused(&me, order);
         // What was approved of before there is a plan keeps its place.
         let early = room.seal(&key, early);
