@@ -231,6 +231,9 @@ pub struct Node {
     epochs: BTreeMap<u64, Arc<Epoch>>,
     /// The certificates of the newest ones, for those who have missed them.
     certified: VecDeque<Kept>,
+    /// The greetings in them, by who has joined: messages of those are opened with their keys.
+    #[serde(default)]
+    joined: BTreeMap<Did, Kept>,
     peers: BTreeMap<Did, Peer>,
     place: Place,
     challenge: Challenge,
@@ -287,6 +290,7 @@ impl Node {
             me: profile.key.did(),
             epochs: BTreeMap::from([(founding.number(), founding)]),
             certified: VecDeque::new(),
+            joined: BTreeMap::new(),
             peers: BTreeMap::new(),
             place: Place::new(profile.location),
             challenge: Challenge::new(founding_number, genesis.start),

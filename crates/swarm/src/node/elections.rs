@@ -491,6 +491,7 @@ impl Node {
         // What proves it, and nothing else that has come along.
         let mut certified = kept.without_attachments();
         certified.attached = attach(&[found.signatures, found.record].concat());
+        self.joined.extend(greetings(&certified));
         self.certified.push_back(Kept(Arc::new(certified)));
         self.shorten_certified();
         self.go_on_electing(now);
@@ -531,6 +532,11 @@ impl Node {
             && let Some(oldest) = self.certified.pop_front()
         {
             len -= oldest.wire_len();
+            for (did, greeting) in greetings(&oldest) {
+                if self.joined.get(&did) == Some(&greeting) {
+                    self.joined.remove(&did);
+                }
+            }
         }
     }
 
@@ -545,6 +551,13 @@ impl Node {
         let epochs = &self.epochs;
         self.successions.retain(|running| epochs.contains_key(&running.epoch()));
     }
+}
+
+/// Of those who have joined by an election.
+fn greetings(certified: &Signed) -> impl Iterator<Item = (Did, Kept)> {
+    let greetings =
+        certified.attached.iter().filter(|inner| matches!(inner.message, Message::Handshake(_)));
+    greetings.map(|inner| (inner.meta.signer, Kept(inner.clone())))
 }
 
 fn keep(kept: &mut BTreeMap<Did, Vec<Kept>>, message: &Kept) -> Result<(), Refusal> {

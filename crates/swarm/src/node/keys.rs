@@ -102,16 +102,19 @@ impl Node {
     fn met(&self) -> impl Iterator<Item = &Signed> {
         let peers = self.peers.values().filter_map(|peer| peer.handshake.as_ref());
         let orders = self.tasks.values().map(|state| &state.origin);
-        let elected = self.certified.iter().flat_map(|certified| certified.attached.iter());
-        let kept =
-            peers.chain(orders).map(|kept| &*kept.0).chain(elected.map(|message| &**message));
+        let kept = peers.chain(orders).chain(self.joined.values()).map(|kept| &*kept.0);
         kept.filter(|message| message.message.own_keys().is_some())
     }
 
-    /// The keys of an agent that others have told this node of.
+    /// The keys of an agent that others have told this node of. It is asked for with every message
+    /// of somebody who has not come by itself, and one certificate may have very many.
     fn keys_of(&self, did: &Did) -> KnownKeys {
         let mut keys = KnownKeys::default();
-        self.met().filter(|it| it.meta.signer == *did).for_each(|message| keys.meet(message));
+        let peer = self.peers.get(did).and_then(|peer| peer.handshake.as_ref());
+        let orders = self.tasks.values().map(|state| &state.origin);
+        let orders = orders.filter(|order| order.meta.signer == *did);
+        let met = peer.into_iter().chain(orders).chain(self.joined.get(did));
+        met.for_each(|kept| keys.meet(kept));
         keys
     }
 }
