@@ -188,6 +188,9 @@ impl Market {
         let mut line = change.line(who.agent);
         change.apply(&mut track);
         if let Some(fact) = &mut line.counted {
+            // The log tells of what has run out before it tells of what is earned anew.
+            let over = track.run_out(turn.now());
+            tell_badges(turn, &who.agent, &over)?;
             let n = track.count(&who.agent, fact);
             turn.add_fact(fact::row(who.agent, n, fact, &track))?;
         }

@@ -197,11 +197,10 @@ impl Track {
         stored
     }
 
-    /// Adds a fact and says its number; its time is never before the last one's.
+    /// Adds a fact and says its number; its time is never before the last one's. Badges that have
+    /// run out end before it ([`Track::run_out`]): it may be what earns them anew.
     pub fn count(&mut self, agent: &AgentId, fact: &mut Fact) -> u64 {
         fact.at = self.last_at.map_or(fact.at, |last| last.max(fact.at));
-        // What ran out before is over, whatever this fact says.
-        badges::run_out(self, fact.at);
         self.facts += 1;
         self.chain = fact.link(self.chain, agent, self.facts);
         self.totals.add(fact);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use skep_base::{
     Amount, Asset,
     ed25519::{PublicKey, SecretKey},
@@ -32,7 +32,7 @@ use skep_wire::{
         Act, Acted, ActionType, CloseSession, GatewayAct, GatewayClose, GatewayError, GatewayOpen,
         OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session, SessionProof, SessionStatus,
     },
-    score::VerifyLevel,
+    score::{BadgeKind, VerifyLevel},
     settle::{ErrorReport, Standing, Tier},
 };
 
@@ -286,6 +286,37 @@ on_both_engines! {
         r.f.audit_is_clean().await;
         let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
         assert!(report.is_clean() && report.facts == 2, "{report:#?}");
+    }
+
+    async fn a_badge_that_ran_out_is_over_in_the_log_before_it_is_earned_again(f: Fixture) {
+        let r = Room::new(f).await;
+        let ann = r.ann.id();
+        let proven = async || {
+            let id = r.open(5000).await.session_id;
+            r.act(id, go(1)).await.unwrap();
+            r.close(id, None).await.unwrap();
+        };
+        proven().await;
+        // One session is no score that search shows, so nobody looks meanwhile.
+        r.f.clock.advance(91 * 24 * HOUR);
+        r.market.do_due_jobs().await.unwrap();
+        proven().await;
+        let (track, _) = r.market.track_record(&ann).await.unwrap();
+        let is_proven = |kind: BadgeKind| kind == BadgeKind::ConduitVerified;
+        assert!(track.badges.iter().any(|badge| is_proven(badge.kind)), "{track:?}");
+        assert!(track.past_badges.iter().any(|badge| is_proven(badge.badge_type)), "{track:?}");
+        r.f.audit_is_clean().await;
+        let log = r.market.store().events(0, 1000).await.unwrap();
+        let told: Vec<bool> = log
+            .iter()
+            .filter(|logged| logged.event.kind == "badge.changed")
+            .map(|logged| serde_json::from_str::<Value>(&logged.event.body).unwrap())
+            .filter(|told| told["badge_type"] == json!(BadgeKind::ConduitVerified))
+            .map(|told| told["expired_at"].is_null())
+            .collect();
+        assert_eq!(told, [true, false, true]);
+        let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
+        assert!(report.is_clean(), "{report:#?}");
     }
 
     async fn what_sessions_prove_is_open_to_strangers(f: Fixture) {

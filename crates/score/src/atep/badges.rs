@@ -88,7 +88,7 @@ const ALL: [BadgeKind; 14] = [
 /// Looks at every badge that follows from the track record.
 pub(crate) fn evaluate(track: &mut Track, around: &Around<'_>) -> Vec<BadgeChange> {
     let window = track.totals.since(around.base);
-    let mut changes = run_out(track, around.now);
+    let mut changes = track.run_out(around.now);
     for kind in ALL {
         if let Some(met) = criterion(kind, track, &window, around) {
             changes.extend(settle(track, kind, met, around.now));
@@ -136,18 +136,19 @@ fn succeeds(kind: BadgeKind, window: &Totals) -> bool {
     enough && window.successful() * 100 >= window.sessions() * percent
 }
 
-/// Ends what has run out.
-pub(crate) fn run_out(track: &mut Track, now: Timestamp) -> Vec<BadgeChange> {
-    let mut changes = Vec::new();
-    for kind in ALL {
-        if is_over(kind, track, now) {
-            changes.extend(end(track, kind, expiry(kind, track).unwrap_or(now)));
-        }
-    }
-    changes
-}
-
 impl Track {
+    /// Ends the badges that have run out.
+    pub fn run_out(&mut self, now: Timestamp) -> Vec<BadgeChange> {
+        let mut changes = Vec::new();
+        for kind in ALL {
+            if is_over(kind, self, now) {
+                let expired_at = expiry(kind, self).unwrap_or(now);
+                changes.extend(end(self, kind, expired_at));
+            }
+        }
+        changes
+    }
+
     /// Looks at the badges that follow from how broad the work was, after a session.
     pub fn see_breadth(&mut self, breadth: &Breadth, now: Timestamp) -> Vec<BadgeChange> {
         let specialist = !breadth.specializations(now).is_empty();

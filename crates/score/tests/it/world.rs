@@ -177,6 +177,7 @@ impl World {
     }
 
     fn count(&mut self, mut fact: Fact) {
+        self.track.run_out(fact.at);
         let n = self.track.count(&agent(), &mut fact);
         self.facts.push(NumberedFact { n, fact });
         self.chains.push(self.track.chain);
