@@ -40,9 +40,34 @@ pub struct AgentRecord {
     /// What it would owe as a provider if its deals were refunded (decision 9).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub open_advances: BTreeMap<Asset, Amount>,
+    /// What the platform has fronted in its deals as a requester, and gets back (decision 11).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub open_subsidies: BTreeMap<Asset, Amount>,
 }
 
 impl AgentRecord {
+    /// Whether the platform has fronted a part of its deals under way.
+    pub(crate) fn is_fronted(&self, asset: Asset) -> bool {
+        self.open_subsidies.contains_key(&asset)
+    }
+
+    /// All that it can come to owe by its deals under way.
+    pub(crate) fn may_owe(&self, asset: Asset) -> Amount {
+        let open = [&self.open_remainders, &self.open_advances, &self.open_subsidies];
+        let open = open.into_iter().filter_map(|open| open.get(&asset));
+        open.fold(Amount::ZERO, |sum, open| sum.checked_add(*open).unwrap_or(Amount::MAX))
+    }
+
+    /// What stays in its wallet for its deals under way (decision 9). Where the platform has
+    /// fronted something that is all that it can owe: else another debt could take what the
+    /// platform gets back.
+    pub(crate) fn promised(&self, asset: Asset) -> Amount {
+        match self.is_fronted(asset) {
+            true => self.may_owe(asset),
+            false => self.open_remainders.get(&asset).copied().unwrap_or_default(),
+        }
+    }
+
     /// The key that may sign now.
     pub fn current_key(&self) -> Option<&PublicKey> {
         self.agent.current_key.as_ref()

@@ -179,6 +179,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         recovery_timer: None,
         open_remainders: Default::default(),
         open_advances: Default::default(),
+        open_subsidies: Default::default(),
     })
 }
 

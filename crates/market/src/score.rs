@@ -44,7 +44,7 @@ pub use self::{
 };
 pub(crate) use self::{
     count::{
-        Change, ScoreLine, Turned, deal_change, escrow_fact, judged_fact, session_fact,
+        Change, Fronted, ScoreLine, deal_change, escrow_fact, judged_fact, session_fact,
         session_visit,
     },
     esteem::{Esteem, tier_of},

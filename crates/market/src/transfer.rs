@@ -230,7 +230,7 @@ pub(crate) fn spendable(
     if !wallet.owed.is_zero() {
         return Err(Refusal::InDebt { owed_minor: wallet.owed.minor() });
     }
-    let promised = payer.open_remainders.get(&wallet.id.asset()).copied().unwrap_or_default();
+    let promised = payer.promised(wallet.id.asset());
     if promised.is_zero() {
         return Ok(());
     }

@@ -89,6 +89,9 @@ pub struct Track {
     /// Deals under way in which the platform fronts a part of the hold (decision 11).
     #[serde(skip_serializing_if = "is_zero")]
     pub subsidies_open: u32,
+    /// Such deals that have paid it and made no score.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub subsidies_spent: u32,
     #[serde(skip_serializing_if = "Shown::is_none")]
     pub shown: Shown,
     /// As it is stored: its benchmark was last looked at when its last fact was counted.

@@ -152,6 +152,12 @@ impl Stake {
         minus(self.in_escrow(), self.subsidy)
     }
 
+    /// What the requester must have at acceptance: its part of the escrow, the remainder
+    /// (decision 9), and what it repays if the deal is released (decision 11).
+    pub fn needed(&self) -> Amount {
+        self.in_escrow().checked_add(self.remainder).unwrap_or(Amount::MAX)
+    }
+
     /// At acceptance.
     pub fn open(&self) -> Vec<Leg> {
         let (requester, escrow) = (Place::Requester, Place::Escrow);

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use skep_base::{AgentId, Amount, Did, Money, hash::sha256, id::DealId};
+use skep_base::{AgentId, Amount, Asset, Did, Money, hash::sha256, id::DealId};
 use skep_settle::{
-    Deal, Offer, Terms, agreement, escrow, negotiation,
+    Deal, Offer, Terms, agreement, escrow,
+    money::Stake,
+    negotiation,
     offer::Changed,
     terms::{hash, release_condition},
 };
@@ -27,7 +29,7 @@ use crate::{
     answer::Stop,
     identity::agent_key,
     score::{
-        Change, Esteem, ScoreLine, Scored, Turned, load_subsidies, load_track, subsidies_allow,
+        Change, Esteem, Fronted, ScoreLine, Scored, load_subsidies, load_track, subsidies_allow,
         take_subsidy,
     },
     transfer::{not_frozen, not_in_debt},
@@ -199,19 +201,16 @@ impl Market {
         let Acceptance { id, requester, provider, .. } = acceptance;
         let asset = offer.price.asset;
         // What is promised is counted in the record of whoever would owe it.
-        let owes = match offer.options.remainder_policy.unwrap_or_default() {
-            RemainderPolicy::OnRelease => Some(requester),
-            RemainderPolicy::Advance => Some(provider),
-            RemainderPolicy::Reserve => None,
-        };
-        let owes = owes.filter(|_| acceptance.prepared.remainder);
-        let lock = |agent| if owes == Some(agent) { Lock::Exclusive } else { Lock::Shared };
+        let policy = offer.options.remainder_policy.unwrap_or_default();
+        let owes = |of| policy == of && acceptance.prepared.remainder;
+        let lock = |counts| if counts { Lock::Exclusive } else { Lock::Shared };
+        let fronts = acceptance.prepared.pot == Pot::Loaded;
         let mut load = Load {
             records: vec![
                 (negotiation_key(&id), Lock::Exclusive),
                 (deal_key(&id), Lock::Exclusive),
-                (agent_key(&requester), lock(requester)),
-                (agent_key(&provider), lock(provider)),
+                (agent_key(&requester), lock(fronts || owes(RemainderPolicy::OnRelease))),
+                (agent_key(&provider), lock(owes(RemainderPolicy::Advance))),
                 (standing_key(&provider), Lock::None),
             ],
             accounts: vec![
@@ -222,7 +221,7 @@ impl Market {
             ..Load::default()
         };
         let mut score = Lock::Shared;
-        if acceptance.prepared.pot == Pot::Loaded {
+        if fronts {
             load.accounts.push(AccountId::subsidy(id.as_bytes(), asset));
             load_subsidies(&mut load, &requester, acceptance.operators());
             score = Lock::Exclusive;
@@ -258,7 +257,7 @@ impl Market {
         if record.offer.requires_benchmark {
             self.require_benchmark(turn, acceptance.scored())?;
         }
-        let terms = self.terms(turn, acceptance, &record)?;
+        let terms = self.terms(turn, acceptance, &record, &requester)?;
         if !terms.stake.remainder.is_zero() && !acceptance.prepared.remainder {
             return Err(ask_again());
         }
@@ -315,7 +314,7 @@ impl Market {
             return Ok(ScoreLine::default());
         }
         take_subsidy(turn, &deal.requester, acceptance.operators())?;
-        let change = Change { subsidy: Some(Turned::Opened), ..Change::default() };
+        let change = Change { subsidy: Some(Fronted::Opened), ..Change::default() };
         self.count(turn, acceptance.scored(), change)
     }
 
@@ -347,6 +346,7 @@ impl Market {
         turn: &Turn,
         acceptance: &Acceptance,
         record: &NegotiationRecord,
+        requester: &AgentRecord,
     ) -> Result<Terms, Stop> {
         let esteem = self.esteem(turn, acceptance.scored())?;
         let price = record.offer.price;
@@ -355,10 +355,12 @@ impl Market {
         let close = |standing: &_| Terms::close(&record.offer, turn.now(), &self.policy, standing);
         let mut terms = close(&standing);
         let pot = AccountId::subsidy(acceptance.id.as_bytes(), price.asset);
-        // An empty pot costs a newcomer the advance, not the deal. It is loaded if it is needed.
+        // An empty pot, or a wallet that could not repay it whatever else comes, costs a newcomer
+        // the advance, not the deal. The pot is loaded if it is needed.
         if let Some(stake) = terms.as_ref().map(|terms| terms.stake)
+            && !stake.subsidy.is_zero()
             && let Some(pot) = turn.book.account(&pot)
-            && pot.available() < stake.subsidy
+            && (pot.available() < stake.subsidy || !covers(turn, requester, price.asset, &stake))
         {
             standing.subsidised = false;
             terms = close(&standing);
@@ -418,46 +420,45 @@ impl Market {
         not_in_debt(turn, &wallet)?;
         not_in_debt(turn, &AccountId::wallet(&deal.provider, asset))?;
         let free = money::free(turn, &wallet);
-        // What is there must cover what is promised too (decision 9).
-        let needed = deal.terms.stake.from_requester().checked_add(stake.remainder);
-        let needed = needed.unwrap_or(Amount::MAX);
-        let promised = requester.open_remainders.get(&asset).copied().unwrap_or_default();
+        // What is there must cover what is promised too (decision 9), and what is fronted.
+        let needed = stake.needed();
         if free < needed {
             let (needed_minor, available_minor) = (needed.minor(), free.minor());
             return Err(DealRefusal::FundingFailed { needed_minor, available_minor }.into());
         }
         money::open(turn, deal)?;
-        // Whatever the hold takes, the wallet stays good for its part of what is promised.
-        let more = match stake.policy {
-            RemainderPolicy::OnRelease => stake.remainder,
-            RemainderPolicy::Reserve | RemainderPolicy::Advance => Amount::ZERO,
-        };
-        let open = promised.checked_add(more).unwrap_or(Amount::MAX);
+        money::promise(&mut requester, asset, &stake);
+        // Whatever the hold takes, the wallet stays good for its part of what is promised; and for
+        // all of it while the platform has fronted something, which is never a gift (decision 11).
         let left = money::free(turn, &wallet).minor();
-        let limit_minor = left.saturating_mul(self.policy.remainder_multiple);
-        if open.minor() > limit_minor {
-            let would_be_minor = open.minor();
+        let limit_minor = match requester.is_fronted(asset) {
+            true => left,
+            false => left.saturating_mul(self.policy.remainder_multiple),
+        };
+        let would_be_minor = requester.promised(asset).minor();
+        if would_be_minor > limit_minor {
             return Err(DealRefusal::RemainderLimit { limit_minor, would_be_minor }.into());
         }
-        match stake.policy {
-            _ if stake.remainder.is_zero() => Ok(()),
-            RemainderPolicy::Reserve => Ok(()),
-            RemainderPolicy::OnRelease => {
-                requester.open_remainders.insert(asset, open);
-                Ok(turn.put(&agent_key(&deal.requester), &requester)?)
-            }
-            RemainderPolicy::Advance => {
-                let open = provider.open_advances.get(&asset).copied().unwrap_or_default();
-                let open = open.checked_add(stake.remainder).unwrap_or(Amount::MAX);
-                if open.minor() > earned_minor {
-                    let (limit_minor, would_be_minor) = (earned_minor, open.minor());
-                    return Err(DealRefusal::AdvanceLimit { limit_minor, would_be_minor }.into());
-                }
-                provider.open_advances.insert(asset, open);
-                Ok(turn.put(&agent_key(&deal.provider), &provider)?)
-            }
+        if money::lock_of_requester(&stake) == Lock::Exclusive {
+            turn.put(&agent_key(&deal.requester), &requester)?;
         }
+        if money::lock_of_provider(&stake) == Lock::Exclusive {
+            let would_be_minor = money::advance(&mut provider, asset, &stake).minor();
+            if would_be_minor > earned_minor {
+                let limit_minor = earned_minor;
+                return Err(DealRefusal::AdvanceLimit { limit_minor, would_be_minor }.into());
+            }
+            turn.put(&agent_key(&deal.provider), &provider)?;
+        }
+        Ok(())
     }
+}
+
+/// Whether a wallet has what a deal needs beside all that it can come to owe.
+fn covers(turn: &Turn, requester: &AgentRecord, asset: Asset, stake: &Stake) -> bool {
+    let wallet = AccountId::wallet(&requester.agent.agent_id, asset);
+    let free = money::free(turn, &wallet).checked_sub(requester.may_owe(asset));
+    free.is_some_and(|free| free >= stake.needed())
 }
 
 fn ask_again() -> Stop {

@@ -1,6 +1,8 @@
 //! A deal's legs, carried out on the ledger's page of a turn.
 
-use skep_base::{AgentId, Amount, id::TransferId};
+use std::collections::BTreeMap;
+
+use skep_base::{AgentId, Amount, Asset, id::TransferId};
 use skep_settle::{
     Deal,
     deal::{Contest, DepositEnd},
@@ -21,14 +23,48 @@ use crate::{AgentRecord, Market, answer::Stop, identity::agent_key};
 
 /// The requester's record changes when what it still owes beyond the escrow does.
 pub(super) fn lock_of_requester(stake: &Stake) -> Lock {
-    let counted = stake.policy == RemainderPolicy::OnRelease && !stake.remainder.is_zero();
-    if counted { Lock::Exclusive } else { Lock::None }
+    let counted = [remainder(stake, RemainderPolicy::OnRelease), stake.subsidy];
+    if counted == [Amount::ZERO; 2] { Lock::None } else { Lock::Exclusive }
 }
 
 /// The provider's record changes when its advance is earned or owed.
 pub(super) fn lock_of_provider(stake: &Stake) -> Lock {
-    let counted = stake.policy == RemainderPolicy::Advance && !stake.remainder.is_zero();
-    if counted { Lock::Exclusive } else { Lock::None }
+    let counted = remainder(stake, RemainderPolicy::Advance);
+    if counted.is_zero() { Lock::None } else { Lock::Exclusive }
+}
+
+/// The remainder, if it is carried in this way.
+fn remainder(stake: &Stake, policy: RemainderPolicy) -> Amount {
+    if stake.policy == policy { stake.remainder } else { Amount::ZERO }
+}
+
+/// Counts what a requester may come to owe by a deal.
+pub(super) fn promise(requester: &mut AgentRecord, asset: Asset, stake: &Stake) {
+    let remainder = remainder(stake, RemainderPolicy::OnRelease);
+    add(&mut requester.open_remainders, asset, remainder);
+    add(&mut requester.open_subsidies, asset, stake.subsidy);
+}
+
+/// Counts what a provider may come to owe by a deal, and gives all that it may by now.
+pub(super) fn advance(provider: &mut AgentRecord, asset: Asset, stake: &Stake) -> Amount {
+    let remainder = remainder(stake, RemainderPolicy::Advance);
+    add(&mut provider.open_advances, asset, remainder)
+}
+
+fn add(open: &mut BTreeMap<Asset, Amount>, asset: Asset, more: Amount) -> Amount {
+    let before = open.get(&asset).copied().unwrap_or_default();
+    let sum = before.checked_add(more).unwrap_or(Amount::MAX);
+    if !more.is_zero() {
+        open.insert(asset, sum);
+    }
+    sum
+}
+
+fn take(open: &mut BTreeMap<Asset, Amount>, asset: Asset, less: Amount) {
+    let before = open.remove(&asset).unwrap_or_default();
+    if let Some(left) = before.checked_sub(less).filter(|left| !left.is_zero()) {
+        open.insert(asset, left);
+    }
 }
 
 /// The accounts that a settlement may touch.
@@ -152,26 +188,28 @@ impl Market {
 /// What was open beyond the escrow is decided now.
 fn uncount(turn: &mut Turn, deal: &Deal) -> Result<(), Stop> {
     let (asset, stake) = (deal.terms.price.asset, deal.terms.stake);
-    if stake.remainder.is_zero() {
-        return Ok(());
+    if lock_of_requester(&stake) == Lock::Exclusive {
+        let remainder = remainder(&stake, RemainderPolicy::OnRelease);
+        change(turn, &deal.requester, |requester| {
+            take(&mut requester.open_remainders, asset, remainder);
+            take(&mut requester.open_subsidies, asset, stake.subsidy);
+        })?;
     }
-    let owner = match stake.policy {
-        RemainderPolicy::Reserve => return Ok(()),
-        RemainderPolicy::OnRelease => deal.requester,
-        RemainderPolicy::Advance => deal.provider,
-    };
-    let key = agent_key(&owner);
-    let mut record: AgentRecord =
-        turn.record(&key)?.ok_or_else(|| Bug(format!("{owner} is gone")))?;
-    let counter = match stake.policy {
-        RemainderPolicy::OnRelease => &mut record.open_remainders,
-        _ => &mut record.open_advances,
-    };
-    let open = counter.get(&asset).copied().unwrap_or_default();
-    match open.checked_sub(stake.remainder).filter(|left| !left.is_zero()) {
-        Some(left) => counter.insert(asset, left),
-        None => counter.remove(&asset),
-    };
+    if lock_of_provider(&stake) == Lock::Exclusive {
+        let remainder = remainder(&stake, RemainderPolicy::Advance);
+        change(turn, &deal.provider, |p| take(&mut p.open_advances, asset, remainder))?;
+    }
+    Ok(())
+}
+
+fn change(
+    turn: &mut Turn,
+    agent: &AgentId,
+    change: impl FnOnce(&mut AgentRecord),
+) -> Result<(), Stop> {
+    let key = agent_key(agent);
+    let mut record = turn.record(&key)?.ok_or_else(|| Bug(format!("{agent} is gone")))?;
+    change(&mut record);
     Ok(turn.put(&key, &record)?)
 }
 

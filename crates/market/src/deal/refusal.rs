@@ -24,7 +24,7 @@ pub enum DealRefusal {
         "the requester's wallet has {available_minor} minor units free, {needed_minor} are needed"
     )]
     FundingFailed { needed_minor: i64, available_minor: i64 },
-    #[error("open remainders may reach {limit_minor} minor units, and would be {would_be_minor}")]
+    #[error("promises may reach {limit_minor} minor units, and would be {would_be_minor}")]
     RemainderLimit { limit_minor: i64, would_be_minor: i64 },
     #[error("open advances may reach {limit_minor} minor units, and would be {would_be_minor}")]
     AdvanceLimit { limit_minor: i64, would_be_minor: i64 },

@@ -93,6 +93,7 @@ fn registered(recovery_key: Option<PublicKey>) -> AgentRecord {
         recovery_timer: None,
         open_remainders: Default::default(),
         open_advances: Default::default(),
+        open_subsidies: Default::default(),
     }
 }
 

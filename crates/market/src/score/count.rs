@@ -27,13 +27,32 @@ pub(crate) enum Turned {
     Closed,
 }
 
+/// What happened to a deal of which the platform fronts a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fronted {
+    Opened,
+    Closed,
+    /// Closed, with pay that counts for nothing: it uses up a newcomer's first deals all the same.
+    Spent,
+}
+
+impl Fronted {
+    pub(super) fn apply(self, track: &mut Track) {
+        let turned = if self == Fronted::Opened { Turned::Opened } else { Turned::Closed };
+        turn_count(&mut track.subsidies_open, Some(turned));
+        if self == Fronted::Spent {
+            turn_count(&mut track.subsidies_spent, Some(Turned::Opened));
+        }
+    }
+}
+
 /// What one step changes in a track record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) fact: Option<Fact>,
     pub(crate) dispute: Option<Turned>,
-    /// Of a deal in which the platform fronts a part.
-    pub(crate) subsidy: Option<Turned>,
+    pub(crate) subsidy: Option<Fronted>,
     /// What a session has touched.
     pub(crate) visit: Option<Visit>,
 }
@@ -48,7 +67,7 @@ pub(crate) struct ScoreLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dispute: Option<Turned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) subsidy: Option<Turned>,
+    pub(crate) subsidy: Option<Fronted>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) visit: Option<Visit>,
 }
@@ -71,7 +90,9 @@ impl Change {
     /// All but the fact.
     pub(super) fn apply(&self, track: &mut Track) {
         turn_count(&mut track.disputes, self.dispute);
-        turn_count(&mut track.subsidies_open, self.subsidy);
+        if let Some(fronted) = self.subsidy {
+            fronted.apply(track);
+        }
     }
 }
 
@@ -89,7 +110,7 @@ pub(crate) fn deal_change(before: (agreement::State, escrow::State), deal: &Deal
     let closes = before.1 == escrow::State::Held && deal.escrow != escrow::State::Held;
     let ends_subsidy = closes && !deal.terms.stake.subsidy.is_zero();
     let mut change =
-        Change { subsidy: ends_subsidy.then_some(Turned::Closed), ..Change::default() };
+        Change { subsidy: ends_subsidy.then_some(Fronted::Closed), ..Change::default() };
     if deal.requester_operator == deal.provider_operator {
         return change;
     }
@@ -101,6 +122,9 @@ pub(crate) fn deal_change(before: (agreement::State, escrow::State), deal: &Deal
     };
     if closes {
         change.fact = deal.closed.and_then(|closed| deal_fact(deal, closed));
+    }
+    if ends_subsidy && change.fact.is_none() && deal.escrow == escrow::State::Released {
+        change.subsidy = Some(Fronted::Spent);
     }
     change
 }

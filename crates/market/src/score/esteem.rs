@@ -49,9 +49,11 @@ impl Market {
     }
 
     /// Whether the platform fronts a part of this provider's next hold. Those under way count as
-    /// settled, so that many at once are not more than so many.
+    /// settled, so that many at once are not more than so many; so does what was paid and made no
+    /// score, so that nobody stays new by it.
     pub(crate) fn is_new(&self, track: &Track) -> bool {
-        let taken = track.totals.ap2.saturating_add(u64::from(track.subsidies_open));
+        let unscored = u64::from(track.subsidies_open) + u64::from(track.subsidies_spent);
+        let taken = track.totals.ap2.saturating_add(unscored);
         taken < u64::from(self.policy.subsidy.deals)
     }
 }

@@ -416,6 +416,26 @@ on_both_engines! {
         w.scores_are_what_the_log_says().await;
     }
 
+    async fn pay_that_makes_no_score_uses_up_the_first_deals_all_the_same(f: Fixture) {
+        let limits = SubsidyLimits { deals: 2, ..SubsidyLimits::default() };
+        let w = World::with_policy(f, Policy { subsidy: limits, ..Policy::default() }).await;
+        w.f.fund(&w.ann, 901, 10_000_000).await;
+        for spent in 1..=2 {
+            let hold = accept_at_once(&w, 1).await.remove(0);
+            assert!(!hold.subsidy_minor.is_zero());
+            let id = hold.escrow_id;
+            w.deliver(id, json!({})).await.unwrap();
+            for side in [&w.ann, &w.ben] {
+                w.split(side, id, 9_999).await.unwrap();
+            }
+            let track = w.track().await;
+            let counted = (track.subsidies_open, track.subsidies_spent, track.totals.ap2);
+            assert_eq!(counted, (0, spent, 0));
+        }
+        assert!(accept_at_once(&w, 1).await[0].subsidy_minor.is_zero());
+        w.scores_are_what_the_log_says().await;
+    }
+
     async fn the_platform_fronts_for_few_deals_of_one_requester_and_cheap_ones(f: Fixture) {
         let w = World::new(f).await;
         w.f.fund(&w.ann, 901, 10_000_000).await;

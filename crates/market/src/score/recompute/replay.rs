@@ -155,7 +155,9 @@ impl Replay {
         let Some(agent) = line.scored else { return Ok(()) };
         let Made { track, breadth } = self.agents.entry(agent).or_default();
         turn_count(&mut track.disputes, line.dispute);
-        turn_count(&mut track.subsidies_open, line.subsidy);
+        if let Some(fronted) = line.subsidy {
+            fronted.apply(track);
+        }
         if let Some(mut fact) = line.counted {
             track.count(&agent, &mut fact);
         }

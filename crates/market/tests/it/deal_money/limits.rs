@@ -53,6 +53,98 @@ async fn open_promises_stay_under_a_multiple_of_what_is_free() {
     w.f.audit_is_clean().await;
 }
 
+/// Otherwise two throwaways share what the platform fronts, and one of them keeps the debt.
+#[tokio::test]
+async fn what_is_fronted_is_covered_by_the_requesters_wallet() {
+    let w = sqlite().await;
+    let accept = |id| w.respond(&w.ben, id, "ACCEPTED", json!({}));
+    let subsidised = |modifier: u16| json!({"modifier_e4": modifier, "subsidised": true});
+    let pay = async |minor: i64| {
+        let signed = w.ann.signed(&format!("pay {minor}"));
+        w.f.pay(&signed, payment(minor.unsigned_abs(), &w.rex.person, minor)).await
+    };
+    w.set_standing(&w.ben, subsidised(10_000)).await;
+    let first = w.open(priced(0.06)).await.unwrap();
+    w.fund_subsidy(first, 960, 20_000).await;
+    // All of the price must be there, also what the platform fronts.
+    pay(40_001).await.unwrap();
+    let poor = DealRefusal::FundingFailed { needed_minor: 60_000, available_minor: 59_999 };
+    assert_eq!(w.thwarted_deal(first, accept(first)).await, poor);
+    w.f.fund(&w.ann, 901, 20_001).await;
+    accept(first).await.unwrap();
+    assert_eq!(w.money(first).await, "32000/0/0 0/0/0 60000");
+    // It stays there: for payments, and for deals that the platform has nothing to do with.
+    let promised = Refusal::Promised { promised_minor: 12_000 };
+    assert_eq!(w.thwarted(first, pay(20_001)).await, promised);
+    w.set_standing(&w.ben, json!({"modifier_e4": 4400})).await;
+    for (price, limit_minor, would_be_minor) in [(0.021, 22_760, 23_760), (0.03, 18_800, 28_800)] {
+        let id = w.open(priced(price)).await.unwrap();
+        let limit = DealRefusal::RemainderLimit { limit_minor, would_be_minor };
+        assert_eq!(w.thwarted_deal(id, accept(id)).await, limit);
+    }
+    let second = w.open(priced(0.02)).await.unwrap();
+    accept(second).await.unwrap();
+    assert_eq!(w.f.balance(&w.ann).await, "23200/0/0");
+    end(&w, second, End::Release).await;
+    end(&w, first, End::Release).await;
+    assert_eq!(w.f.balance(&w.ann).await, "0/0/0");
+    assert_eq!(w.subsidy(first).await, 20_000, "it is never a gift");
+    assert!(w.f.record(&w.ann).await.open_subsidies.is_empty());
+    w.f.audit_is_clean().await;
+}
+
+/// What was promised to others before comes first; the deal itself is not refused.
+#[tokio::test]
+async fn nothing_is_fronted_to_who_has_promised_more_than_there_is() {
+    let w = sqlite().await;
+    let accept = |id| w.respond(&w.ben, id, "ACCEPTED", json!({}));
+    w.set_standing(&w.ben, json!({"modifier_e4": 4400})).await;
+    let first = w.open(priced(0.1)).await.unwrap();
+    accept(first).await.unwrap();
+    w.set_standing(&w.ben, json!({"modifier_e4": 10_000, "subsidised": true})).await;
+    let id = w.open(priced(0.01)).await.unwrap();
+    w.fund_subsidy(id, 960, 20_000).await;
+    let hold = accept(id).await.unwrap().value.escrow.unwrap();
+    assert_eq!((hold.subsidy_minor.minor(), hold.amount_minor.minor()), (0, 10_000));
+    end(&w, first, End::Refund).await;
+    let id = w.open(priced(0.01)).await.unwrap();
+    w.fund_subsidy(id, 961, 20_000).await;
+    let hold = accept(id).await.unwrap().value.escrow.unwrap();
+    assert_eq!((hold.subsidy_minor.minor(), hold.amount_minor.minor()), (2_000, 10_000));
+    w.f.audit_is_clean().await;
+}
+
+/// An advance that is taken back is a debt, and debts take whatever is in a wallet.
+#[tokio::test]
+async fn an_advance_does_not_take_what_the_platform_gets_back() {
+    let w = sqlite().await;
+    let earned = w.agreed(priced(0.01)).await;
+    end(&w, earned, End::Release).await;
+    w.f.fund(&w.ben, 901, 10_000).await;
+    // Ben is a requester too, and the platform fronts 2,000 of his 20,000.
+    w.set_standing(&w.rex.person, json!({"subsidised": true})).await;
+    let (ben, rex) = (w.ben.id(), w.rex.id());
+    let mut own = priced(0.01);
+    merge(&mut own, json!({"requester": {"agent_id": ben}, "provider": {"agent_id": rex}}));
+    let id = w.open_as(&w.ben, own).await.unwrap();
+    w.fund_subsidy(id, 960, 20_000).await;
+    w.respond(&w.rex.person, id, "ACCEPTED", json!({})).await.unwrap();
+    assert_eq!(w.f.balance(&w.ben).await, "12000/0/0");
+    w.set_standing(&w.ben, json!({"modifier_e4": 4400})).await;
+    let mut advance = priced(0.01);
+    merge(&mut advance, skep(json!({"remainder_policy": "advance"})));
+    let advanced = w.agreed(advance).await;
+    assert_eq!(w.f.balance(&w.ben).await, "17600/0/0");
+    let signed = w.ben.signed("pay");
+    let refused = w.f.pay(&signed, payment(1, &w.vera.person, 10_001)).await;
+    assert_eq!(refusal(refused), Refusal::Promised { promised_minor: 7_600 });
+    let signed = w.ben.signed("pay less");
+    w.f.pay(&signed, payment(2, &w.vera.person, 10_000)).await.unwrap();
+    w.cancel(&w.ben, advanced).await.unwrap();
+    assert_eq!(w.f.balance(&w.ben).await, "2000/0/0");
+    w.f.audit_is_clean().await;
+}
+
 #[tokio::test]
 async fn promises_may_be_more_than_there_is_and_then_become_debts() {
     let w = sqlite().await;

@@ -368,6 +368,14 @@ impl Town {
             if is != should {
                 return Err(format!("{who} has open promises and advances {is:?}, not {should:?}"));
             }
+            let fronted = deals
+                .iter()
+                .map(|(deal, _)| deal)
+                .filter(|deal| deal.escrow == escrow::State::Held && deal.requester == who);
+            let fronted: i64 = fronted.map(|deal| deal.terms.stake.subsidy.minor()).sum();
+            if minor(&record.open_subsidies) != fronted {
+                return Err(format!("{who} was fronted {fronted}: {:?}", record.open_subsidies));
+            }
         }
         Ok(())
     }
