@@ -407,6 +407,15 @@ impl Deal {
         self.attempts.last()
     }
 
+    /// The attempt that found the work bad, which can be or was contested.
+    pub fn bad_verdict(&self) -> Option<&Attempt> {
+        self.verdict_reason?;
+        // Reviewers may have said since that they cannot tell.
+        self.attempts.iter().rev().find(|attempt| {
+            matches!(attempt.status, VerificationStatus::Failed | VerificationStatus::Rejected)
+        })
+    }
+
     /// Whether a reviewer is asked.
     pub fn is_in_review(&self) -> bool {
         self.review.as_ref().is_some_and(|review| review.status == ReviewStatus::Pending)

@@ -8,7 +8,7 @@ use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp, id::SessionId};
 use skep_score::{Dimension, Fact, Track, atep::Visit, money::cents};
 use skep_settle::{
     Deal, agreement,
-    deal::{Closed, Method},
+    deal::{Attempt, Closed, Method},
     escrow,
 };
 use skep_wire::{
@@ -135,18 +135,27 @@ fn deal_fact(deal: &Deal, closed: Closed) -> Option<Fact> {
         return None;
     }
     let attempt = closed.attempt.and_then(|n| deal.attempt(n));
+    let own_word = |attempt: &Attempt| attempt.verifier == Some(deal.requester);
     let ok = match deal.escrow {
-        escrow::State::Released if !is_success(deal, &closed) => return None,
-        escrow::State::Released => true,
-        // A refund on the requester's word alone costs the requester nothing.
-        escrow::State::Refunded(reason) => {
-            let own_word = attempt.is_some_and(|a| a.verifier == Some(deal.requester));
-            if own_word || !reason.is_providers_fault() {
+        escrow::State::Held => return None,
+        // What somebody else has found bad is not bargained away: at best it counts for nothing.
+        _ if closed.method == Method::Agreed
+            && deal.bad_verdict().is_some_and(|a| !own_word(a)) =>
+        {
+            if is_half(deal, &closed) {
                 return None;
             }
             false
         }
-        escrow::State::Held => return None,
+        escrow::State::Released if !is_success(deal, &closed) => return None,
+        escrow::State::Released => true,
+        // A refund on the requester's word alone costs the requester nothing.
+        escrow::State::Refunded(reason) => {
+            if attempt.is_some_and(own_word) || !reason.is_providers_fault() {
+                return None;
+            }
+            false
+        }
     };
     Some(Fact {
         dimension: Dimension::Ap2,
@@ -162,9 +171,12 @@ fn deal_fact(deal: &Deal, closed: Closed) -> Option<Fact> {
 /// Whether money that was paid out is worth what was agreed on. Less than half of the price is no
 /// success; nor is what both sides have agreed on without anything being delivered.
 fn is_success(deal: &Deal, closed: &Closed) -> bool {
+    is_half(deal, closed) && (closed.method != Method::Agreed || deal.delivered.is_some())
+}
+
+fn is_half(deal: &Deal, closed: &Closed) -> bool {
     let rest = deal.terms.price.amount.checked_sub(closed.released);
-    let is_half = rest.is_none_or(|rest| closed.released >= rest);
-    is_half && (closed.method != Method::Agreed || deal.delivered.is_some())
+    rest.is_none_or(|rest| closed.released >= rest)
 }
 
 /// A hire's escrow that was paid out. Other ends do not count here: a refund after a delivery is

@@ -161,6 +161,10 @@ enum End {
     LessThanHalfAgreed,
     NothingAgreed,
     AllAgreedForNothing,
+    /// Found bad by a verifier; then both sides divide the price before the verdict stands.
+    BadAndAgreed(i64),
+    /// The same, found bad by the requester alone.
+    OwnWordBadAndAgreed(i64),
     ProvidersWord,
     NobodyReviewed,
 }
@@ -221,6 +225,20 @@ async fn end(w: &World, how: End) {
             w.split(&w.ben, id, released).await.unwrap();
             w.split(&w.ann, id, released).await.unwrap();
         }
+        End::BadAndAgreed(released) | End::OwnWordBadAndAgreed(released) => {
+            let own_word = matches!(how, End::OwnWordBadAndAgreed(_));
+            let mut terms = with(skep(json!({"dispute_window_s": 3600})));
+            if own_word {
+                merge(&mut terms, by("requester"));
+            }
+            let (id, verification) = w.delivered(terms).await;
+            match own_word {
+                true => w.judge_as_requester(verification, Outcome::Failed).await.unwrap(),
+                false => w.judge(verification, Outcome::Failed).await.unwrap(),
+            };
+            w.split(&w.ben, id, released).await.unwrap();
+            w.split(&w.ann, id, released).await.unwrap();
+        }
         End::ProvidersWord => {
             w.set_standing(&w.ben, json!({"modifier_e4": 10_000, "tier": "TRUSTED"})).await;
             let id = w.agreed(with(skep(json!({"auto_approve": true})))).await;
@@ -241,7 +259,7 @@ async fn end(w: &World, how: End) {
 }
 
 /// Counted, of these good, and cents.
-const TABLE: [(End, (u64, u64, u64)); 15] = [
+const TABLE: [(End, (u64, u64, u64)); 20] = [
     (End::Verified, (1, 1, 2)),
     (End::Failed, (1, 0, 0)),
     (End::OwnWordGood, (1, 1, 2)),
@@ -255,6 +273,11 @@ const TABLE: [(End, (u64, u64, u64)); 15] = [
     (End::LessThanHalfAgreed, (0, 0, 0)),
     (End::NothingAgreed, (0, 0, 0)),
     (End::AllAgreedForNothing, (0, 0, 0)),
+    (End::BadAndAgreed(0), (1, 0, 0)),
+    (End::BadAndAgreed(9_999), (1, 0, 0)),
+    (End::BadAndAgreed(10_000), (0, 0, 0)),
+    (End::OwnWordBadAndAgreed(0), (0, 0, 0)),
+    (End::OwnWordBadAndAgreed(10_000), (1, 1, 1)),
     (End::ProvidersWord, (0, 0, 0)),
     (End::NobodyReviewed, (0, 0, 0)),
 ];
@@ -271,7 +294,7 @@ on_both_engines! {
             assert_eq!(found, (counted, good, cents), "{how:?}");
         }
         let track = w.track().await;
-        assert_eq!((track.facts, track.disputes), (8, 0));
+        assert_eq!((track.facts, track.disputes), (11, 0));
         let requester = w.market().track_record(&w.ann.id()).await.unwrap().0;
         assert_eq!(requester, Track::default(), "the requester is never scored by a deal");
         w.scores_are_what_the_log_says().await;

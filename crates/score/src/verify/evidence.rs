@@ -283,8 +283,14 @@ impl Audit<'_> {
         }
         let fact = self.fact(Dimension::Ap2, &said.escrow_id.to_string());
         let fact = fact.ok_or_else(|| told("settlements.fact", "no fact is about this escrow"))?;
-        let fits = fact.ok == (said.status == EscrowStatus::Released)
-            && said.status != EscrowStatus::Held
+        // A division that leaves the provider less than half may count against it.
+        let poor = said.method == "agreed" && said.released_minor < said.refunded_minor;
+        let says = match said.status {
+            EscrowStatus::Released => fact.ok || poor,
+            EscrowStatus::Refunded => !fact.ok,
+            EscrowStatus::Held => false,
+        };
+        let fits = says
             && fact.counterparty == Some(said.requester)
             && said.settled_at <= fact.at
             && fact.released_cents == cents(said.released_minor, said.currency)

@@ -182,11 +182,7 @@ impl Stepped {
         self.effects.push(Effect::CloseReview);
         self.set_status(number, verification::Input::Tick)?;
         if cause == review::Cause::Dispute {
-            // Reviewers may have said since that they cannot tell.
-            let rejected = |a: &&Attempt| {
-                matches!(a.status, VerificationStatus::Failed | VerificationStatus::Rejected)
-            };
-            let disputed = self.deal.attempts.iter().rev().find(rejected).map(|a| a.number);
+            let disputed = self.deal.bad_verdict().map(|attempt| attempt.number);
             return self.upheld(disputed, Some(DepositEnd::Returned));
         }
         self.deal.agreement = agreement::step(self.deal.agreement, agreement::Input::Cancel)?;

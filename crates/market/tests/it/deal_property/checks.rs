@@ -463,7 +463,16 @@ impl Town {
                     && deal.closed.is_some_and(|c| {
                         let is_half = 2 * c.released.minor() >= deal.terms.price.amount.minor();
                         let is_work = c.method != Method::Agreed || deal.delivered.is_some();
-                        is_half && is_work && c.method != Method::SelfAttested
+                        let was_bad = deal.verdict_reason.is_some()
+                            && deal.attempts.iter().any(|attempt| {
+                                let by = attempt.proof.as_ref().map(|proof| proof.by);
+                                let bad =
+                                    [VerificationStatus::Failed, VerificationStatus::Rejected];
+                                bad.contains(&attempt.status)
+                                    && by.is_some_and(|by| by != deal.requester)
+                            });
+                        let bargained = c.method == Method::Agreed && was_bad;
+                        is_half && is_work && !bargained && c.method != Method::SelfAttested
                     })
             });
             if (track.totals.ap2_ok, track.disputes, track.subsidies_open)

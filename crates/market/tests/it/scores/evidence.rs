@@ -56,8 +56,11 @@ on_both_engines! {
         for how in judged {
             end(&w, how).await;
         }
-        // Nobody has judged what never came: that is the node's word alone.
-        end(&w, End::DeliveredFailed).await;
+        // Nobody has judged what never came: that is the node's word alone. So is it that a verdict
+        // was not bargained away.
+        for how in [End::DeliveredFailed, End::BadAndAgreed(0), End::BadAndAgreed(9_999)] {
+            end(&w, how).await;
+        }
         let (hired, other) = (w.hired(1).await, w.hired(2).await);
         for id in [hired, other] {
             let order = escrow_order(id, EscrowVerb::Release, &w.ann, Some(result()));
@@ -70,13 +73,13 @@ on_both_engines! {
         let answer = w.check(&good);
         assert_eq!((answer.failed_checks, answer.level), (vec![], Some(VerifyLevel::L3)));
         let coverage = answer.coverage.unwrap();
-        assert_eq!((coverage.settlements_proven, coverage.settlements_independent), (7, 6));
+        assert_eq!((coverage.settlements_proven, coverage.settlements_independent), (9, 6));
 
         let missing = "settlements.verdict: settlement";
         let all = w.fails(&good, |c| c.settlements.iter_mut().for_each(|s| s.verdict = None));
         assert_eq!(all.matches(missing).count(), judged.len(), "{all}");
         let held: Vec<usize> =
-            (0..7).filter(|n| good.settlements[*n].verdict.is_some()).collect();
+            (0..9).filter(|n| good.settlements[*n].verdict.is_some()).collect();
         assert_eq!(held.len(), judged.len());
         for n in held {
             let found = w.fails(&good, |c| c.settlements[n].verdict = None);
