@@ -10,6 +10,7 @@ pub mod money;
 pub mod parameters;
 pub mod phase;
 pub mod publish;
+pub mod session;
 pub mod track;
 pub mod vc;
 pub mod verify;

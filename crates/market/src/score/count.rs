@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skep_base::{AgentId, Amount, Asset, Hash32, Timestamp, id::SessionId};
-use skep_score::{Dimension, Fact, Track, atep::Visit, money::cents};
+use skep_score::{Dimension, Fact, Track, atep::Visit, money::cents, session};
 use skep_settle::{
     Deal, agreement,
     deal::{Attempt, Closed, Method},
     escrow,
 };
-use skep_wire::{
-    conduit::{SessionBundle, SessionStatus},
-    hire::EscrowTerms,
-};
+use skep_wire::{conduit::SessionBundle, hire::EscrowTerms};
 
 /// Hosts of one session that are noted: the event of its end stays short.
 const VISIT_DOMAINS_MAX: usize = 50;
@@ -208,19 +205,14 @@ fn hire_fact(id: impl ToString, terms: &EscrowTerms, ok: bool, at: Timestamp) ->
     })
 }
 
-/// A session whose proof was checked, if something was done on some host in it.
+/// A session whose proof was checked, if it counts.
 pub(crate) fn session_fact(
     id: &SessionId,
     bundle: &SessionBundle,
     proof: Hash32,
     at: Timestamp,
 ) -> Option<Fact> {
-    let ok = match bundle.status {
-        SessionStatus::Completed => true,
-        SessionStatus::Failed => false,
-        _ => return None,
-    };
-    bundle.action_log.iter().any(|action| host_of(action).is_some()).then(|| Fact {
+    session::outcome(bundle).map(|ok| Fact {
         dimension: Dimension::Conduit,
         source: id.to_string(),
         ok,
@@ -231,28 +223,17 @@ pub(crate) fn session_fact(
     })
 }
 
-/// What a session has touched, and what it has cost.
+/// What was done in a session, where, and what it has cost.
 pub(crate) fn session_visit(bundle: &SessionBundle, cost: Amount, asset: Asset) -> Visit {
     let log = &bundle.action_log;
-    let domains: BTreeSet<String> = log.iter().filter_map(host_of).map(str::to_lowercase).collect();
+    let hosts = log.iter().filter_map(session::done_at);
+    let domains: BTreeSet<String> = hosts.map(str::to_lowercase).collect();
     let kind = |action: &Value| action.get("action").and_then(Value::as_str).map(str::to_owned);
-    let kinds: BTreeSet<String> = log.iter().filter_map(kind).collect();
+    let kinds: BTreeSet<String> =
+        log.iter().filter(|action| session::is_done(action)).filter_map(kind).collect();
     Visit {
         domains: domains.into_iter().take(VISIT_DOMAINS_MAX).collect(),
         task_types: kinds.into_iter().collect(),
         cost_cents: cents(cost, asset),
     }
-}
-
-/// The host that an action was done at, if it was done on the web: without port and user.
-fn host_of(action: &Value) -> Option<&str> {
-    let url = action.get("url")?.as_str()?;
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit('@').next()?;
-    let host = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next()?,
-        None => host.split(':').next()?,
-    };
-    (!host.is_empty()).then_some(host)
 }

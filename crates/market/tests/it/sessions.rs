@@ -264,11 +264,14 @@ on_both_engines! {
             let (track, _) = r.market.track_record(&r.ann.id()).await.unwrap();
             (track.totals.conduit, track.totals.conduit_ok, track.totals.proofs)
         };
-        // Completed; failed; only waited, nowhere; lost with its gateway.
+        // Completed; failed; failed at once; nothing worked; only waited, nowhere; lost with its
+        // gateway.
         for (failed, act, so_far) in [
             (None, go(1), (1, 1, 1)),
             (Some("enough"), go(1), (2, 1, 2)),
-            (None, Act::new(ActionType::Wait), (2, 1, 2)),
+            (Some("enough"), saying("fails"), (3, 1, 3)),
+            (None, saying("fails"), (3, 1, 3)),
+            (None, Act::new(ActionType::Wait), (3, 1, 3)),
         ] {
             let id = r.open(5000).await.session_id;
             r.act(id, act).await.unwrap();
@@ -279,13 +282,24 @@ on_both_engines! {
         r.act(id, go(1)).await.unwrap();
         r.fake.forget();
         r.close(id, None).await.unwrap();
-        assert_eq!(counted().await, (2, 1, 2));
+        assert_eq!(counted().await, (3, 1, 3));
         let facts = r.market.facts(&r.ann.id(), None, 9).await.unwrap();
         let proof = r.market.session_proof(&r.ann.id(), facts[1].source.parse().unwrap()).await;
         assert_eq!(facts[1].proof, Some(proof.unwrap().proof_hash));
+        // Two sessions were somewhere; the third only tried.
+        let capabilities = r.market.passport(&r.ann.id()).await.unwrap().capabilities;
+        assert_eq!(capabilities.domains_worked, ["a.example"]);
+        let elsewhere = Act { text: Some("fails".to_owned()), ..Act::navigate("https://b.example/") };
+        let id = r.open(5000).await.session_id;
+        for act in [elsewhere, go(2)] {
+            r.act(id, act).await.unwrap();
+        }
+        r.close(id, None).await.unwrap();
+        let capabilities = r.market.passport(&r.ann.id()).await.unwrap().capabilities;
+        assert_eq!(capabilities.domains_worked, ["a.example"]);
         r.f.audit_is_clean().await;
         let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
-        assert!(report.is_clean() && report.facts == 2, "{report:#?}");
+        assert!(report.is_clean() && report.facts == 4, "{report:#?}");
     }
 
     async fn a_badge_that_ran_out_is_over_in_the_log_before_it_is_earned_again(f: Fixture) {

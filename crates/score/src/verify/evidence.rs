@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::Deserialize;
 use skep_base::{AgentId, Hash32, Timestamp, ed25519::PublicKey, hash::json_sha256};
 use skep_wire::{
-    conduit::{SessionBundle, SessionProof, SessionStatus},
+    conduit::{SessionBundle, SessionProof},
     hire::{EscrowVerb, WalletSigned as _},
     identity::Statement,
     score::{
@@ -22,6 +22,7 @@ use crate::{
     flags::volume,
     money::cents,
     publish::{passport_id, recent_proofs},
+    session,
     track::WINDOW,
 };
 
@@ -222,9 +223,8 @@ impl Audit<'_> {
         let fact = self.fact(Dimension::Conduit, &id);
         let fact = fact.ok_or_else(|| told("sessions.fact", "no fact is about this session"))?;
         let fits = fact.proof == Some(proof.proof_hash)
-            && fact.ok == (bundle.status == SessionStatus::Completed)
-            && bundle.closed_at <= fact.at.plus(CLOCK_SKEW_MAX)
-            && !bundle.action_log.is_empty();
+            && session::outcome(&bundle) == Some(fact.ok)
+            && bundle.closed_at <= fact.at.plus(CLOCK_SKEW_MAX);
         if !fits {
             return Err(told("sessions.fact", "the fact says something else"));
         }

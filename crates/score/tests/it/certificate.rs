@@ -189,6 +189,19 @@ fn what_was_signed_long_ago_is_not_this_quarters() {
     assert_eq!(found(A_DAY - 30 * A_MINUTE, None, true), late);
 }
 
+/// A node may count what it likes; a stranger counts a success only where something succeeded.
+#[test]
+fn a_session_in_which_nothing_worked_is_no_success() {
+    for (ok, failed) in [(true, vec!["sessions.fact", "sessions.missing"]), (false, vec![])] {
+        let mut world = World::new(1);
+        for n in 0..12 {
+            world.fails = n == 11;
+            world.session(ok || n != 11);
+        }
+        assert_eq!(names(&checked(&world, &world.certificate())), failed, "{ok}");
+    }
+}
+
 #[test]
 fn a_verdict_is_as_old_as_its_deal_allows() {
     let none = Vec::<String>::new();

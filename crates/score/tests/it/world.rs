@@ -117,6 +117,8 @@ pub struct World {
     /// Judges what is settled, so long before the settlement.
     pub verifier: Option<(SecretKey, Duration)>,
     pub imported: Option<ImportSource>,
+    /// Whether nothing that is done in sessions succeeds.
+    pub fails: bool,
 }
 
 impl World {
@@ -133,6 +135,7 @@ impl World {
             stale: Duration::ZERO,
             verifier: None,
             imported: None,
+            fails: false,
         }
     }
 
@@ -192,6 +195,7 @@ impl World {
         let n = self.track.facts;
         let mut action = Action::begun(0, "NAVIGATE", self.now);
         action.url = Some(format!("https://site{}.example/", n % 12));
+        action.success = ok && !self.fails;
         let mut entropy = [0; 10];
         entropy[..8].copy_from_slice(&n.to_be_bytes());
         let bundle = SessionBundle {
