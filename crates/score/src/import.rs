@@ -66,16 +66,12 @@ impl Imported {
         self.tier.min(Tier::Verified)
     }
 
-    /// What is local and what was imported; halves stay halves.
-    pub fn join(&self, local: &Input) -> Input {
-        join(local, &self.counts, self.haircut, self.shown_tier())
-    }
-
     pub fn probation(&self, local_sessions: u64, local_tier: BenchmarkTier) -> Probation {
         probation(self.probation_sessions, local_sessions, local_tier)
     }
 }
 
+/// What is local and what was imported; halves stay halves.
 pub(crate) fn join(local: &Input, counts: &ImportedCounts, haircut: Fraction, tier: Tier) -> Input {
     let weight = f64::from(Fraction::ONE.e4() - haircut.e4());
     let part = |count: u64| count as f64 * weight / f64::from(Fraction::ONE.e4());

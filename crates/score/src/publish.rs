@@ -181,7 +181,7 @@ fn imports(record: &Record<'_>) -> Option<WithImports> {
     Some(WithImports {
         score: 0,
         tier: BenchmarkTier::None,
-        atep_tier: imported.shown_tier(),
+        atep_tier: record.track.tier_of(imported),
         platform: imported.platform.clone(),
         imported: imported.counts,
         import_haircut: imported.haircut,

@@ -61,7 +61,7 @@ pub struct Track {
     /// Somebody has looked at it for TRUSTED.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reviewed_at: Option<Timestamp>,
-    /// The highest tier that it gets by itself, since one was taken away by hand.
+    /// The highest tier that it gets by itself or from elsewhere, since one was taken away by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier_cap: Option<Tier>,
     pub benchmark: Benchmark,
@@ -235,7 +235,8 @@ impl Track {
     pub fn combined(&self, around: &Around<'_>) -> Option<Combined> {
         let imported = self.live_import(around.now)?;
         let (local, score) = self.score(around);
-        let input = imported.join(&local);
+        let tier = self.tier_of(imported);
+        let input = import::join(&local, &imported.counts, imported.haircut, tier);
         let local_sessions = self.totals.sessions();
         let probation = imported.probation(local_sessions, score.tier);
         Some(Combined { input, score: compute(&input, around.parameters), probation })
@@ -243,7 +244,13 @@ impl Track {
 
     /// The tier that is shown: an import skips the first phase (11.3).
     pub fn shown_tier(&self, now: Timestamp) -> Tier {
-        self.live_import(now).map_or(self.tier, |imported| self.tier.max(imported.shown_tier()))
+        self.live_import(now).map_or(self.tier, |imported| self.tier.max(self.tier_of(imported)))
+    }
+
+    /// The tier that an import gives: none that was taken away by hand.
+    pub fn tier_of(&self, imported: &Imported) -> Tier {
+        let shown = imported.shown_tier();
+        self.tier_cap.map_or(shown, |cap| shown.min(cap))
     }
 
     pub fn phase(&self, now: Timestamp) -> Phase {

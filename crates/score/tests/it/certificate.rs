@@ -12,7 +12,8 @@ use skep_score::{
 use skep_settle::{deal::DISPUTE_REVIEW, offer::DURATION_S_MAX, verification::SENT_WITHIN};
 use skep_wire::{
     score::{
-        Certificate, IssuerKey, KeyPurpose, KeySet, Publication, Verdict, VerifyAnswer, VerifyLevel,
+        BenchmarkTier, Certificate, IssuerKey, KeyPurpose, KeySet, Phase, Publication, Verdict,
+        VerifyAnswer, VerifyLevel,
     },
     settle::Tier,
 };
@@ -255,6 +256,28 @@ fn with_other_imports(world: &World, change: impl Fn(&mut Publication)) -> Certi
     let said = publish::derive(&said).sign(&world.house.issuer).unwrap();
     certificate.publication = serde_json::to_value(said).unwrap();
     certificate
+}
+
+/// What an admin has taken away does not come back from elsewhere; strangers agree.
+#[test]
+fn a_demotion_holds_for_imports_too() {
+    let mut world = World::travelled();
+    for n in 0..12 {
+        world.settlement(true, buyer(n));
+    }
+    assert_eq!(
+        (world.track.tier, world.track.shown_tier(world.now)),
+        (Tier::Basic, Tier::Verified)
+    );
+    assert_eq!(world.track.held(), BenchmarkTier::Standard);
+    world.track.tier_cap = Some(Tier::Basic);
+    world.session(true);
+    assert_eq!((world.track.tier, world.track.shown_tier(world.now)), (Tier::Basic, Tier::Basic));
+    assert_eq!(world.track.held(), BenchmarkTier::None);
+    let said = world.publication(true);
+    assert_eq!((said.with_imports.unwrap().atep_tier, said.phase), (Tier::Basic, Phase::Basic));
+    let answer = checked(&world, &world.certificate());
+    assert_eq!((answer.failed_checks, answer.level), (vec![], Some(VerifyLevel::L3)));
 }
 
 #[test]
