@@ -157,6 +157,10 @@ impl Market {
         let now = self.store.now().await?;
         let version = |stored: &Option<StoredRecord>| stored.as_ref().map_or(0, |s| s.version);
         let (track_version, track, base) = stored_track(&self.store, agent, now).await?;
+        // Something may have been counted since, or with a clock that was ahead: nobody believes a
+        // publication that is older than what is in it.
+        let latest = [track.last_at, track.benchmark.last_evaluated_at];
+        let now = latest.into_iter().flatten().fold(now, Timestamp::max);
         let versions = [track_version, known.version, version(&operator), version(&breadth)];
         let operator: OperatorScore = own_or_default(operator)?;
         let cooldown = operator.in_cooldown(now);

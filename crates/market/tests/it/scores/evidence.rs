@@ -96,6 +96,20 @@ on_both_engines! {
         assert_eq!(w.check(&quiet).coverage.unwrap().settlements_independent, 4);
     }
 
+    async fn a_clock_that_is_put_back_makes_no_bad_evidence(f: Fixture) {
+        let w = World::new(f).await;
+        w.f.fund(&w.ann, 901, 10_000_000).await;
+        w.f.clock.advance(HOUR);
+        w.paid().await;
+        w.f.clock.set(w.f.now().minus(Duration::from_secs(60)));
+        let counted_at = w.track().await.last_at.unwrap();
+        let said = w.certificate().await;
+        let computed_at = said.publication["issuer"]["computed_at"].clone();
+        assert_eq!(computed_at, json!(counted_at));
+        let answer = w.check(&said);
+        assert_eq!((answer.failed_checks, answer.level), (vec![], Some(VerifyLevel::L3)));
+    }
+
     async fn the_nodes_own_verifier_is_announced_and_not_independent(f: Fixture) {
         let mut w = World::new(f).await;
         for how in [End::Verified, End::Failed, End::OwnWordGood] {
