@@ -19,12 +19,14 @@ const QUARTERS_KEPT: usize = 40;
 /// How long a rate is told again: strangers ask for it, and counting takes its time.
 const RATE_KEPT: Duration = Duration::from_secs(60);
 
-/// The lists that the report counts, and whether a track record belongs on each.
+/// The lists that the report counts, and whether a track record belongs on each. The rate is a part
+/// of the VERIFIED agents: whoever is that only by an import stands on none of them.
 pub(super) fn lists(track: &Track) -> [(&'static str, bool); 3] {
+    let verified = track.tier >= Tier::Verified;
     [
-        (VERIFIED, track.tier >= Tier::Verified),
-        (QUALIFIED, track.held() != BenchmarkTier::None),
-        (ELITE, track.held() == BenchmarkTier::Elite),
+        (VERIFIED, verified),
+        (QUALIFIED, verified && track.held() != BenchmarkTier::None),
+        (ELITE, verified && track.held() == BenchmarkTier::Elite),
     ]
 }
 
@@ -133,3 +135,6 @@ impl Market {
         Ok(closed.await?.value)
     }
 }
+
+#[cfg(test)]
+mod tests;
