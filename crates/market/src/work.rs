@@ -89,6 +89,7 @@ impl Market {
         while self.store.drop_expired().await? == 1000 {}
         while self.store.drop_payloads().await? {}
         self.close_quarter().await?;
+        self.announce_late_keys().await?;
         // Another node may have set them.
         self.refresh_parameters().await
     }

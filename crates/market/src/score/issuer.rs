@@ -148,8 +148,22 @@ impl Market {
     /// checked; scores of now are signed with the newest alone.
     pub async fn announce_score_keys(&self) -> Result<(), Failure> {
         let now = self.store.now().await?;
-        let known: Option<KeySet> = self.read(score_keys_key()).await?;
         let own = self.own_keys(now).await?;
+        self.announce_keys(own, now).await
+    }
+
+    /// The same for keys that came later, like that of a gateway that was down when the node
+    /// started. The one for scores is left alone: of two nodes that differ each would end the
+    /// other's again and again.
+    pub(crate) async fn announce_late_keys(&self) -> Result<(), Failure> {
+        let now = self.store.now().await?;
+        let mut own = self.own_keys(now).await?;
+        own.retain(|key| key.purpose != KeyPurpose::Publication);
+        self.announce_keys(own, now).await
+    }
+
+    async fn announce_keys(&self, own: Vec<IssuerKey>, now: Timestamp) -> Result<(), Failure> {
+        let known: Option<KeySet> = self.read(score_keys_key()).await?;
         if is_announced(&known.unwrap_or_default(), &own, now) {
             return Ok(());
         }

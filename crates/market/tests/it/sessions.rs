@@ -32,7 +32,7 @@ use skep_wire::{
         Act, Acted, ActionType, CloseSession, GatewayAct, GatewayClose, GatewayError, GatewayOpen,
         OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session, SessionProof, SessionStatus,
     },
-    score::{BadgeKind, VerifyLevel},
+    score::{BadgeKind, KeyPurpose, VerifyLevel},
     settle::{ErrorReport, Standing, Tier},
 };
 
@@ -49,6 +49,8 @@ pub struct Fake {
     /// Another node's, which knows nothing of this one's sessions.
     is_elsewhere: AtomicBool,
     has_no_browser: AtomicBool,
+    /// Has not answered yet, so that nobody knows its key.
+    is_silent: AtomicBool,
 }
 
 fn key() -> SecretKey {
@@ -131,6 +133,9 @@ impl Fake {
 
 impl Gateway for Fake {
     fn key(&self) -> Option<PublicKey> {
+        if self.is_silent.load(Relaxed) {
+            return None;
+        }
         let seed = if self.is_elsewhere.load(Relaxed) { 51 } else { 50 };
         Some(SecretKey::from_seed([seed; 32]).public())
     }
@@ -379,6 +384,32 @@ on_both_engines! {
         assert_eq!((answer.level, answer.recomputed_score), (Some(VerifyLevel::L3), Some(0)));
         let report = r.market.recompute_scores(Box::new(|_, _| {})).await.unwrap();
         assert!(report.is_clean() && report.facts == 11, "{report:#?}");
+    }
+
+    async fn a_gateway_that_comes_later_is_announced_by_the_working_node(f: Fixture) {
+        let r = Room::new(f).await;
+        let announced = async || {
+            // As a node knows it that has no gateway.
+            let keys = r.f.market.score_keys().await.unwrap().keys;
+            keys.iter().any(|key| key.purpose == KeyPurpose::Gateway)
+        };
+        r.fake.is_silent.store(true, Relaxed);
+        r.market.announce_score_keys().await.unwrap();
+        r.fake.is_silent.store(false, Relaxed);
+        assert!(!announced().await);
+        let (stop, stopping) = tokio::sync::watch::channel(false);
+        let working = tokio::spawn(r.market.clone().work(stopping));
+        for _ in 0..500 {
+            if announced().await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        stop.send(true).unwrap();
+        working.await.unwrap();
+        assert!(announced().await);
+        let kinds = r.f.kinds().await;
+        assert_eq!(kinds.iter().filter(|kind| *kind == "score.keys_announced").count(), 2);
     }
 
     async fn a_tier_that_was_earned_allows_more(f: Fixture) {
