@@ -83,7 +83,7 @@ pub(super) struct Audit<'a> {
     pub(super) read: &'a Publication,
     source: Source<'a>,
     pub(super) findings: Findings,
-    coverage: Coverage,
+    pub(super) coverage: Coverage,
 }
 
 impl Audit<'_> {

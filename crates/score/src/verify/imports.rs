@@ -14,6 +14,7 @@ impl Audit<'_> {
     /// that platform: it is stated, and the sums follow from it (L2).
     pub(super) fn imports(&mut self, origin: Option<&Source<'_>>) {
         let Some(with) = &self.read.with_imports else { return };
+        self.coverage.imports_pinned = Some(origin.is_some());
         let Some(brought) = &self.said.imported else {
             return self.expect("imports.missing", false, "what was imported is not shown");
         };

@@ -258,6 +258,21 @@ fn with_other_imports(world: &World, change: impl Fn(&mut Publication)) -> Certi
     certificate
 }
 
+/// Anybody can make a key and sign as another platform with it.
+#[test]
+fn it_is_said_whose_keys_an_import_was_checked_by() {
+    let (world, home) = (World::travelled(), World::standard(1).house.keys());
+    let (certificate, keys) = (world.certificate(), world.house.keys());
+    let (issuer, origin) = (Source { keys: &keys, host: None }, Source { keys: &home, host: None });
+    for (origin, pinned) in [(None, Some(false)), (Some(&origin), Some(true))] {
+        let answer = verify::certificate(&certificate, Some(&issuer), origin, &Checks, world.now);
+        assert_eq!(answer.failed_checks, []);
+        assert_eq!(answer.coverage.unwrap().imports_pinned, pinned);
+    }
+    let local = World::standard(1);
+    assert_eq!(checked(&local, &local.certificate()).coverage.unwrap().imports_pinned, None);
+}
+
 /// What an admin has taken away does not come back from elsewhere; strangers agree.
 #[test]
 fn a_demotion_holds_for_imports_too() {

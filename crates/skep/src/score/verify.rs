@@ -166,6 +166,13 @@ fn print(
         if !pinned {
             writeln!(out, "the keys came with it: to know whose they are, give --keys")?;
         }
+        if answer.coverage.is_some_and(|coverage| coverage.imports_pinned == Some(false)) {
+            writeln!(
+                out,
+                "the keys of what was imported came with it: to know whose they are, give \
+                 --import-keys"
+            )?;
+        }
     }
     Ok(())
 }

@@ -507,6 +507,11 @@ fn what_was_imported_counts_after_thirty_sessions() {
         (answer["level"].clone(), failed.map(|failed| failed["check"].clone()).collect::<Vec<_>>())
     };
     assert_eq!(verify("certificate.json", &home.url), (json!("L3"), vec![]));
+    let args = ["score", "verify", "certificate.json", "--keys", &away.url, "--at", at];
+    let unpinned = away.told("stranger", &args);
+    assert!(unpinned.contains("give --import-keys"), "{unpinned}");
+    let pinned = away.told("stranger", &[&args[..], &["--import-keys", &home.url]].concat());
+    assert!(!pinned.contains("--import-keys"), "{pinned}");
     let others = verify("certificate.json", &away.url);
     assert_eq!(others.0, json!("L2"));
     assert!(others.1.iter().all(|check| check == "imports.publication"), "{others:?}");

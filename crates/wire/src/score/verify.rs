@@ -54,6 +54,10 @@ pub struct Coverage {
     /// the marketplace's own. The others rest on the marketplace's word alone.
     #[serde(default)]
     pub settlements_independent: u64,
+    /// Where something was imported: whether it was checked by keys that the checker has of the
+    /// other platform. By those that came along anybody can have signed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imports_pinned: Option<bool>,
 }
 
 /// 8.5.
