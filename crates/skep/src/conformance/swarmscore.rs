@@ -365,7 +365,9 @@ fn more_deviations() -> [Deviation; 5] {
             "5.3",
             "refunds on the requester's own word, refunds of hires that the platform has not \
             checked, divisions that leave the provider less than half of the price or that come \
-            without a delivery, and sessions in which nothing was done on a host count neither way",
+            without a delivery, and sessions in which nothing was done on a host count neither \
+            way. After a verdict of another than the requester a division below half is a \
+            failure, and no division a success",
         ),
         deviation(
             "7.4",
