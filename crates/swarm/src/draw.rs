@@ -1,4 +1,4 @@
-//! Draws that nobody can steer and everybody can repeat (decision 44).
+//! Draws that everybody can repeat, and nobody steers but by choosing the beacon (decision 44).
 //!
 //! A lot is a hash of the beacon, which was fixed before anybody knew the subject, of the subject
 //! and of whoever takes part. A DID's text has always the same length, so no two inputs run into

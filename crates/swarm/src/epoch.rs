@@ -37,7 +37,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct Epoch {
     pub elected: Elected,
-    /// The hash of what was certified: nobody knew it before (decision 44).
+    /// The hash of what was certified: fixed before any task of the epoch came (decision 44).
     pub beacon: Hash32,
     members: Vec<Did>,
     layout: Layout,
