@@ -150,7 +150,8 @@ fn ms_of(time: Timestamp) -> i64 {
     time.as_ms() - START.as_ms()
 }
 
-fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
+/// Every client of a task that somebody took knows its end, and the one that nodes know.
+fn ask_clients(world: &mut World) {
     let now_ms = world.now_ms;
     let lost: Vec<String> = world
         .parts
@@ -171,6 +172,11 @@ fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
         client.known.as_mut().into_iter().for_each(|known| planted.mislead(known));
         client.known.iter().for_each(|known| watch.compare(now_ms, id, known));
     }
+}
+
+fn finish(setup: &Setup, mut world: World, horizon_ms: i64) -> Report {
+    let now_ms = world.now_ms;
+    ask_clients(&mut world);
     let open = still_open(&world);
     if now_ms >= horizon_ms {
         for (node, task_id) in open {

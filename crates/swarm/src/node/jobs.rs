@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{aggregate, judge, kept::Kept};
 
-/// Parts that a node works on at a time, of tasks that it knows to be planned or for its own leader.
-/// Others have as many places apart: whatever they invent keeps this node from nothing.
+/// Parts that a node works on at a time, of tasks that it knows to be planned or for its own
+/// leader. Others have as many places apart: whatever they invent keeps this node from nothing.
 const JOBS_MAX: usize = 500;
 /// And for one coordinator, where this node does not know of a plan that they are parts of.
 const JOBS_UNKNOWN_MAX: usize = 8;
@@ -163,8 +163,8 @@ impl Node {
         self.tasks.get(id).is_some_and(|state| state.plan.decided().is_some())
     }
 
-    /// An order is for a part of the task that it names; where this node knows how that was planned,
-    /// for one that the plan has, as it is there, while the task goes on.
+    /// An order is for a part of the task that it names; where this node knows how that was
+    /// planned, for one that the plan has, as it is there, while the task goes on.
     fn check_part(&self, m: &Assign) -> Result<(), Refusal> {
         let (task, parent_id) = (&m.task, &m.parent_task_id);
         let names_it = task.parent_task_id.as_ref() == Some(parent_id);

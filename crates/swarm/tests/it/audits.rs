@@ -217,8 +217,8 @@ fn what_nobody_has_signed_spoils_no_result() {
     assert_eq!(read(&room, &certificates), ["the record has no task that anybody wanted"]);
 }
 
-/// Of old elections nodes keep the signatures: they can be followed, and are not counted again. What
-/// has lost some of its ballots only does not hold.
+/// Of old elections nodes keep the signatures: they can be followed, and are not counted again.
+/// What has lost some of its ballots only does not hold.
 #[test]
 fn an_election_without_its_ballots_is_followed() {
     let (room, decided) = held();
