@@ -94,7 +94,10 @@ impl Run {
             let run: Value = serde_json::from_str(&stdout(&swarm(folder.path(), &args))).unwrap();
             if run["tasks"][0]["outcome"] == "succeeded" {
                 let text = fs::read(folder.path().join("run.json")).unwrap();
-                return Run { folder, transcript: serde_json::from_slice(&text).unwrap() };
+                let mut run = Run { folder, transcript: serde_json::from_slice(&text).unwrap() };
+                run.keep_one("plan");
+                run.keep_one("result");
+                return run;
             }
         }
         panic!("no task was done in nine runs");
@@ -109,17 +112,29 @@ impl Run {
     /// The place of the certificate about the task's plan or result.
     fn certificate(&self, about: &str) -> usize {
         let messages = self.transcript["messages"].as_array().unwrap();
-        let is_it = |message: &Value| {
-            message["method"] == "consensus.certificate"
-                && message["params"]["word"] == "bundle"
-                && message["params"]["step"] == "commit"
-                && message["params"]["subject"]["about"] == about
-                && message["params"]["subject"]["task_id"]
-                    .as_str()
-                    .is_some_and(|id| plain_id(id) == "task-0")
-        };
-        messages.iter().position(is_it).unwrap()
+        messages.iter().position(|message| certifies(message, about)).unwrap()
     }
+
+    /// Several have passed it on, with ever more signatures: the last, in the first one's place.
+    fn keep_one(&mut self, about: &str) {
+        let first = self.certificate(about);
+        let messages = self.transcript["messages"].as_array_mut().unwrap();
+        let subject = messages[first]["params"]["subject"].clone();
+        let is_same = |message: &mut Value| {
+            certifies(message, about) && message["params"]["subject"] == subject
+        };
+        let last = messages.extract_if(first.., is_same).last().unwrap();
+        messages.insert(first, last);
+    }
+}
+
+fn certifies(message: &Value, about: &str) -> bool {
+    let task = message["params"]["subject"]["task_id"].as_str();
+    message["method"] == "consensus.certificate"
+        && message["params"]["word"] == "bundle"
+        && message["params"]["step"] == "commit"
+        && message["params"]["subject"]["about"] == about
+        && task.is_some_and(|id| plain_id(id) == "task-0")
 }
 
 fn methods(messages: &Value, method: &str) -> Vec<usize> {
