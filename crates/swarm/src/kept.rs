@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
-use skep_wire::swarm::{Check, Claim, OpenError, Signed};
+use skep_wire::swarm::{Check, Claim, Message, OpenError, Signed};
 
 /// A checked message that many may hold. Stored with everything that was signed; what a node reads
 /// back from its own store is not checked again.
@@ -18,6 +18,13 @@ impl Kept {
             [] => self.clone(),
             _ => Kept(Arc::new(self.without_attachments())),
         }
+    }
+
+    /// What somebody else has said about the same task, where this one only repeats it.
+    pub(crate) fn passed_on(&self) -> Option<Kept> {
+        let about = |message: &Message| (message.method(), message.task_id().map(str::to_owned));
+        let own = about(&self.message);
+        self.attached.iter().find(|inner| about(&inner.message) == own).cloned().map(Kept)
     }
 }
 

@@ -361,15 +361,18 @@ impl Node {
         m: &Verification,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
+        let passed_on = kept.passed_on();
+        let word = passed_on.as_ref().unwrap_or(kept);
         if let Some(state) = self.tasks.get_mut(&m.task_id)
             && state.is_root()
-            && kept.meta.signer == state.originator()
+            && word.meta.signer == state.originator()
         {
             let is_better = state.approval.as_ref().is_none_or(|word| !state.is_about_plan(word));
-            if is_better && state.is_about_plan(kept) {
-                state.approval = Some(kept.bare());
+            if is_better && state.is_about_plan(word) {
+                state.approval = Some(word.bare());
+                self.pass_on_approval(&m.task_id, out);
             }
-            self.go_on_if_approved(now, &m.task_id.clone(), out);
+            self.go_on_if_approved(now, &m.task_id, out);
             return Ok(());
         }
         self.take_judgement(now, kept, m, out)

@@ -17,9 +17,9 @@ impl Node {
         m: &Dissolve,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
-        let passed_on = kept.attached.first().cloned().map(Kept);
+        let passed_on = kept.passed_on();
         let signer = passed_on.as_ref().map_or(kept.meta.signer, |inner| inner.meta.signer);
-        if passed_on.as_ref().is_some_and(|inner| !is_about(inner, &m.task_id)) {
+        if passed_on.is_none() && !kept.attached.is_empty() {
             return refuse(ErrorCode::InvalidParams, "what comes along takes back something else");
         }
         let was_given = self.withdraw_job(&m.task_id, &signer, out);
@@ -54,7 +54,8 @@ impl Node {
         let leads = accord.leads_soon().filter(|did| *did != self.me);
         let to: Vec<Did> = leads.filter(|did| !self.leaders().contains(did)).collect();
         if let Some(cancelled) = state.cancelled.clone().filter(|_| !to.is_empty()) {
-            let (task_id, attached) = (id.to_owned(), attach(&[cancelled]));
+            // The order has its originator's keys.
+            let (task_id, attached) = (id.to_owned(), attach(&[state.origin.clone(), cancelled]));
             let message = Message::Dissolve(Dissolve { task_id, reason: None });
             out.push(Output::Send { to, message, attached });
         }
@@ -113,8 +114,4 @@ impl Node {
             out.push(send(vec![assignee], Message::Dissolve(dissolve)));
         }
     }
-}
-
-fn is_about(kept: &Kept, id: &str) -> bool {
-    matches!(&kept.message, Message::Dissolve(m) if m.task_id == id)
 }

@@ -159,9 +159,8 @@ impl Node {
         let leads = result.leads();
         state.result = Some(result);
         state.planned_at = Some(now);
-        if state.approval.as_ref().is_some_and(|word| !state.is_about_plan(word)) {
-            state.approval = None;
-        }
+        state.drop_other_words();
+        self.pass_on_approval(id, out);
         if leads {
             self.coordinate(now, id, out);
         }

@@ -402,7 +402,7 @@ fn assign(room: &Room, by: &SecretKey, to: &Did, n: usize) -> Message {
     Message::Assign(Assign { task, assignee: *to, parent_task_id, winning_plan_id })
 }
 
-fn verdict(id: &str, about: &Did) -> Message {
+pub fn verdict(id: &str, about: &Did) -> Message {
     judgement(id, about, true, None)
 }
 

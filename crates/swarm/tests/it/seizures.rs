@@ -6,7 +6,7 @@ use skep_base::{Did, ed25519::SecretKey};
 use skep_swarm::{
     judge,
     kept::Kept,
-    node::{Ask, Input, Node, Output},
+    node::{Ask, Event, Input, Node, Output},
 };
 use skep_wire::swarm::{
     Assign, Certificate, Chosen, End, ErrorCode, Message, Outcome, Ready, Share, Signed, Subject,
@@ -14,6 +14,7 @@ use skep_wire::swarm::{
 };
 
 use super::{
+    limits::verdict,
     room::{Room, id, secret},
     stories::agreed,
 };
@@ -87,6 +88,53 @@ fn a_word_about_another_plan_is_none_about_this_one() {
     say(&mut room, None, true);
     room.run(10);
     assert_eq!(agreed(&room, "t").end, End::Succeeded);
+}
+
+/// The originator told the leaders alone, and who leads the result says a day later that it was
+/// silent.
+#[test]
+fn no_witness_believes_that_nobody_approved_of_what_was_approved() {
+    let mut room = Room::new(12);
+    room.guard();
+    // Nobody's work arrives: the task is not over a day later.
+    room.lost = |_, _, message| matches!(message.message, Message::SubmitResult(_));
+    let client = secret(100);
+    let mut task = room.task("t");
+    task.deadline = room.now.plus(Duration::from_secs(29 * 86_400));
+    task.needs_approval = true;
+    let order = room.seal(&client, room.inject(&client, task));
+    let tier1 = room.tier1();
+    room.deliver(&tier1[0], order.clone());
+    let chosen = room.events.iter().find_map(|(_, event)| match event {
+        Event::PlanDecided { value, .. } => match value.outcome {
+            Outcome::Plan(Chosen::Plan { proposer, .. }) => Some(proposer),
+            _ => None,
+        },
+        _ => None,
+    });
+    let leads = chosen.expect("there is a plan");
+    let believers = |room: &mut Room| {
+        let now = room.now;
+        room.now = now.plus(Duration::from_secs(86_460));
+        let failed = Outcome::Result(judge::ended(End::Failed, vec![None; 3]));
+        let value = judge::value(failed, &[Kept(order.clone())]);
+        let (subject, word) = (Subject::Result { task_id: id("t") }, Word::Propose { value });
+        let said = Message::Certificate(Certificate { subject, view: 0, word });
+        let said = room.seal_with(&room.keys[&leads], said, vec![order.clone()]);
+        let others = room.nodes.iter().filter(|(did, _)| **did != leads);
+        let sign = others.filter(|(_, node)| {
+            signs(&Node::clone(node).step(room.now, Input::Message(said.clone())))
+        });
+        let signed = sign.count();
+        room.now = now;
+        signed
+    };
+    assert_eq!(believers(&mut room), 11, "after a day of silence it has failed");
+    for did in &tier1 {
+        let word = room.seal(&client, verdict(&id("t"), did));
+        room.deliver(did, word);
+    }
+    assert_eq!(believers(&mut room), 0, "all know that it was approved of");
 }
 
 fn assign(room: &Room, by: &SecretKey, n: u32, task: Task) -> Arc<Signed> {

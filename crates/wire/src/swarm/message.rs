@@ -244,8 +244,8 @@ impl Message {
         match method {
             "consensus.certificate" => ATTACHED_MAX,
             "board.invite" | "board.ready" | "hierarchy.succession" => BOARD_ATTACHED_MAX,
-            // The originator's own, passed on.
-            "board.dissolve" => 1,
+            // The originator's own, passed on, and the order with its keys.
+            "board.dissolve" | "task.verification" => 2,
             _ => 0,
         }
     }

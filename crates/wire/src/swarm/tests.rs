@@ -434,6 +434,7 @@ fn only_what_needs_it_carries_others() {
     };
     let carrying: Vec<&str> = Message::METHODS.into_iter().filter(|m| carries(m)).collect();
     let expected = [
+        "task.verification",
         "hierarchy.succession",
         "board.invite",
         "board.ready",

@@ -1,10 +1,13 @@
 //! Plans that the originator wants to see before anybody works.
 
-use skep_base::Timestamp;
+use skep_base::{Did, Timestamp};
 use skep_wire::swarm::{Chosen, End, Message, Outcome};
 
 use super::super::{Node, Output, perform, plus, tasks::TaskState};
-use crate::{judge, kept::Kept};
+use crate::{
+    judge,
+    kept::{Kept, attach},
+};
 
 impl TaskState {
     /// Whether the originator's word can be about the plan that was decided on, as far as that is
@@ -17,6 +20,11 @@ impl TaskState {
             }
             _ => true,
         }
+    }
+
+    /// What was said before the plan was known may have been about another.
+    pub(super) fn drop_other_words(&mut self) {
+        self.approval = self.approval.take().filter(|word| self.is_about_plan(word));
     }
 }
 
@@ -47,6 +55,25 @@ impl Node {
         let waited = u64::try_from(now.as_ms() - since.as_ms()).unwrap_or(0);
         work.report_at = plus(now, waited.clamp(soon, late.max(soon)));
         perform(state.plan.tell(vec![originator]), out);
+    }
+
+    /// The originator knows the leaders of the swarm, and all witnesses have to know that nobody
+    /// waits for it any more: else whoever leads later could say that it was silent for a day.
+    pub(in crate::node) fn pass_on_approval(&self, id: &str, out: &mut Vec<Output>) {
+        let leaders = self.leaders();
+        let Some(state) = self.tasks.get(id).filter(|_| leaders.contains(&self.me)) else {
+            return;
+        };
+        let (Some(approval), Some(result)) = (&state.approval, &state.result) else {
+            return;
+        };
+        let witnesses = result.setting().witnesses.iter();
+        let to: Vec<Did> = witnesses.filter(|did| !leaders.contains(did)).copied().collect();
+        if !to.is_empty() {
+            // The order has its originator's keys.
+            let attached = attach(&[state.origin.clone(), approval.clone()]);
+            out.push(Output::Send { to, message: approval.message.clone(), attached });
+        }
     }
 
     pub(in crate::node) fn go_on_if_approved(
