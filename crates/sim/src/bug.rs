@@ -1,12 +1,16 @@
 //! Bugs that are put in on purpose, at least one for each invariant: a checker that finds nothing
 //! proves nothing until it has found these. Some alter what honest nodes tell, some what they do.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use skep_base::{Did, Hash32, hash::sha256};
-use skep_swarm::{aggregate, genesis::Genesis, node::Event};
+use skep_swarm::{aggregate, genesis::Genesis, node::Event, tally::borda};
 use skep_wire::swarm::{
-    Certificate, Chosen, End, Message, Outcome, Signed, Step, Subject, TALK_LEN_MAX, Value, Word,
+    Certificate, Chosen, Elected, End, Message, Outcome, Share, Signed, Step, Subject,
+    TALK_LEN_MAX, Value, Word,
 };
 
 use crate::{client::Known, invariant::Invariant, liar::Draft};
@@ -42,10 +46,12 @@ pub enum Bug {
     Undelivered,
     /// Clients know another end than the nodes.
     MisledClient,
+    /// All nodes count one voter's ballot in an election twice.
+    VoterTwice,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::AnotherPlan,
         Bug::BallotTwice,
         Bug::AnotherEnd,
@@ -60,13 +66,14 @@ impl Bug {
         Bug::WrongWinner,
         Bug::Undelivered,
         Bug::MisledClient,
+        Bug::VoterTwice,
     ];
 
     /// What it breaks, before anything else.
     pub fn breaks(self) -> Invariant {
         match self {
             Bug::AnotherPlan | Bug::Cosign => Invariant::OnePlan,
-            Bug::BallotTwice | Bug::WrongWinner => Invariant::BallotOnce,
+            Bug::BallotTwice | Bug::WrongWinner | Bug::VoterTwice => Invariant::BallotOnce,
             Bug::AnotherEnd | Bug::UntoldEnd | Bug::MisledClient => Invariant::TaskOnce,
             Bug::AnotherSuccessor => Invariant::OneSuccessor,
             Bug::WrongRoot | Bug::Undelivered => Invariant::RootMatches,
@@ -174,6 +181,13 @@ impl Planted {
         }
     }
 
+    /// What nodes make of an election's record.
+    pub fn miscount(&self, elected: &mut Elected, record: &[Arc<Signed>]) {
+        if self.bug == Some(Bug::VoterTwice) {
+            count_one_twice(elected, record);
+        }
+    }
+
     /// What an honest node says instead of what its machine says.
     pub fn say(&self, mut message: Message) -> Message {
         if let Message::Critique(critique) = &mut message
@@ -218,6 +232,38 @@ fn another_plan(value: &Value) -> Chosen {
             plan_id: "plan-other".to_owned(),
             proposer: Did::from_fingerprint(Hash32::ZERO),
         },
+    }
+}
+
+/// Who leads if somebody's ballot counts twice: the first one's for whom that makes a difference.
+fn count_one_twice(elected: &mut Elected, record: &[Arc<Signed>]) {
+    let weight = |did: &Did| elected.members.iter().find(|it| it.did == *did).map(|it| it.weight);
+    let (mut candidates, mut votes) = (BTreeMap::new(), Vec::new());
+    for signed in record {
+        let signer = signed.meta.signer;
+        match (&signed.message, weight(&signer)) {
+            (Message::Candidacy(_), Some(weight)) => {
+                candidates.insert(signer, weight);
+            }
+            (Message::ElectionVote(vote), Some(weight)) => {
+                votes.push((signer, weight, vote.candidate_rankings.clone()));
+            }
+            _ => {}
+        }
+    }
+    let winners = |votes: &[(Did, Share, Vec<Did>)]| -> Vec<Did> {
+        let winners = borda(&candidates, votes, elected.tier1.len());
+        winners.into_iter().map(|(did, _)| did).collect()
+    };
+    let with_one_twice = |(voter, weight, ranking): &(Did, Share, Vec<Did>)| {
+        let again = (another_did(voter), *weight, ranking.clone());
+        winners(&[votes.clone(), vec![again]].concat())
+    };
+    let once = winners(&votes);
+    let wrong = votes.iter().map(with_one_twice).find(|twice| *twice != once);
+    // What is not known here of who may stand must not be what is found.
+    if let Some(tier1) = wrong.filter(|_| once == elected.tier1) {
+        elected.tier1 = tier1;
     }
 }
 

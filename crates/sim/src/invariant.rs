@@ -23,7 +23,8 @@ const VIOLATIONS_MAX: usize = 20;
 pub enum Invariant {
     /// No two honest nodes name different outcomes of the planning of one task.
     OnePlan,
-    /// In the record of a decided plan, every voter's ballot counts at most once.
+    /// In the record of a decided plan and of an election, every voter's ballot counts at most
+    /// once, and who wins is whom the ballots give.
     BallotOnce,
     /// A task has one end, for its client, too; in it each part is there once, and no task that
     /// somebody took is lost.

@@ -22,6 +22,7 @@ mod lie;
 mod map;
 mod network;
 mod picture;
+mod polls;
 mod recount;
 pub mod rng;
 mod run;

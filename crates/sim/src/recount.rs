@@ -9,6 +9,7 @@ use skep_base::{Did, Hash32, hash::json_sha256};
 use skep_swarm::tally::{Ballot, instant_runoff};
 use skep_wire::swarm::{Chosen, Message, Plan, PlanVote, Ready, Signed, is_named_by};
 
+pub mod election;
 #[cfg(test)]
 mod tests;
 

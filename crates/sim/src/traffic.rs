@@ -26,6 +26,9 @@ pub struct Counts {
     pub restarts: u64,
     /// Orders that somebody took in a failed leader's place.
     pub in_place: u64,
+    /// Elections that honest nodes know, and those whose ballots were counted again.
+    pub elections: u64,
+    pub recounted: u64,
 }
 
 /// Messages of one kind and their bytes, what is attached included.

@@ -25,6 +25,7 @@ use crate::{
     invariant::{Invariant, Watch},
     liar::{Altered, Draft, Liar},
     network::Network,
+    polls::Polls,
     seal::{Key, Registry},
     timeline::{Phase, Timeline},
     trace::Trace,
@@ -33,6 +34,7 @@ use crate::{
 
 mod answers;
 mod crashes;
+mod elections;
 mod errands;
 
 pub use self::crashes::Stop;
@@ -151,6 +153,7 @@ pub struct Parts {
     pub network: Network,
     pub watch: Watch,
     pub door: Door,
+    pub polls: Polls,
     pub planted: Planted,
     pub timeline: Option<Timeline>,
     pub heard: Option<Heard>,
@@ -473,10 +476,8 @@ impl World {
         }
         self.mark(6, node);
         self.parts.watch.observe(self.now_ms, node, &event, due_ms);
-        if let (Event::Elected { hash, .. }, Some(up)) = (&event, &self.parts.slots[node].node)
-            && let Some(what) = self.parts.door.elected(up.epoch(), hash)
-        {
-            self.parts.watch.report(self.now_ms, Some(node), Invariant::DoorOpen, what);
+        if let Event::Elected { epoch, hash } = &event {
+            self.look_at_election(node, *epoch, hash);
         }
         if let Some(timeline) = &mut self.parts.timeline {
             timeline.event(self.now_ms, node, &event);

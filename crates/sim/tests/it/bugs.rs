@@ -10,6 +10,11 @@ fn setup(seed: u64, bug: Bug) -> Setup {
             let timing = Timing { epoch_ms: 120_000, ..brisk() };
             Setup { newcomers: 1, timing, begin_ms: 480_000, ..calm }
         }
+        // Where few vote, the best one's own ballot, which it is not in, decides much.
+        Bug::VoterTwice => {
+            let timing = Timing { epoch_ms: 120_000, ..brisk() };
+            Setup { timing, begin_ms: 480_000, ..Setup::calm(seed, 4, 1) }
+        }
         Bug::Cosign => Setup { byzantine: 3, lies: Some(vec![Lie::TwoBundles]), ..calm },
         _ => {
             let (lies, loss) = (Some(vec![Lie::Silent]), Share::percent(2));

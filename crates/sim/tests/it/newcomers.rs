@@ -37,4 +37,7 @@ fn a_large_swarm_lets_strangers_in() {
     let report = run(&Setup { newcomers: 6, timing, begin_ms: 360_000, ..calm });
     assert!(report.violations.is_empty(), "{:?}", report.violations);
     assert_eq!(report.joined, 6);
+    // In a swarm of this size few watch each: that is counted again, too.
+    assert!(report.counts.recounted > 0);
+    assert_eq!(report.counts.recounted, report.counts.elections);
 }

@@ -53,6 +53,9 @@ fn no_seed_breaks_an_invariant() {
         !are_many || succeeded * 100 >= tasks * SUCCEEDED_PERCENT,
         "only {succeeded} of {tasks} tasks succeeded"
     );
+    let (elections, recounted) = (told.elections, told.recounted);
+    assert_eq!(recounted, elections, "not every election was counted again");
+    assert!(!are_many || recounted > 0, "nobody was elected");
 }
 
 /// Found by longer runs, each a mistake that was made once.
@@ -89,6 +92,9 @@ struct Told {
     broken: Vec<String>,
     tasks: usize,
     succeeded: usize,
+    /// Known to honest nodes, and counted again.
+    elections: u64,
+    recounted: u64,
 }
 
 /// Runs seeds, over all threads there are.
@@ -105,6 +111,8 @@ fn run_seeds(seeds: Range<u64>, setup: impl Fn(u64) -> Setup + Sync) -> Told {
             told.broken.extend(report.violations.first().map(|violation| violation.to_string()));
             told.tasks += report.outcomes.len();
             told.succeeded += succeeded(&report);
+            told.elections += report.counts.elections;
+            told.recounted += report.counts.recounted;
         }
     };
     let threads = thread::available_parallelism().map_or(1, |count| count.get());
@@ -114,6 +122,8 @@ fn run_seeds(seeds: Range<u64>, setup: impl Fn(u64) -> Setup + Sync) -> Told {
             let told = worker.join().expect("no run panics");
             all.broken.extend(told.broken);
             (all.tasks, all.succeeded) = (all.tasks + told.tasks, all.succeeded + told.succeeded);
+            all.elections += told.elections;
+            all.recounted += told.recounted;
             all
         })
     })
