@@ -3,7 +3,7 @@
 //! An account's name says everything about it (`wallet:0x…:USDC`), so nobody has to look an
 //! account up before locking it, and a person can read the journal.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Borrow, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Amount, Asset, id::DealId};
@@ -151,6 +151,13 @@ fn budget_name_is_good(name: &str) -> bool {
 impl fmt::Display for AccountId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Accounts are in the order of their names.
+impl Borrow<str> for AccountId {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -64,7 +64,7 @@ pub fn raw_sqlite(folder: &Path, group: usize, time: Duration) -> rusqlite::Resu
     for id in &wallets {
         let mut account = Account::unopened(id.clone());
         account.posted = Amount::MAX;
-        apply::write_account(&conn, &account, 1)
+        apply::write_account(&conn, &account, None, 1)
             .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
     }
     let mut elapsed = Duration::ZERO;

@@ -30,8 +30,13 @@ impl<K: Eq + Hash, V> Generations<K, V> {
 
     /// An entry that is kept is no more.
     pub(crate) fn remove(&mut self, key: &K) {
-        self.young.remove(key);
-        self.old.remove(key);
+        self.take(key);
+    }
+
+    /// Takes an entry out: whoever changes it keeps it again.
+    pub(crate) fn take(&mut self, key: &K) -> Option<V> {
+        let old = self.old.remove(key);
+        self.young.remove(key).or(old)
     }
 }
 
@@ -59,7 +64,7 @@ mod tests {
         kept.keep("b", 2);
         kept.keep("a", 3);
         assert_eq!(kept.get(&"a"), Some(&3));
-        kept.remove(&"a");
+        assert_eq!(kept.take(&"a"), Some(3));
         assert_eq!(kept.get(&"a"), None);
         assert_eq!(kept.get(&"b"), Some(&2));
     }

@@ -30,11 +30,11 @@ macro_rules! migrations {
 
 pub(crate) const SQLITE: &[Migration] = migrations!(
     "sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire", 5 "0005_score",
-    6 "0006_listing_numbers"
+    6 "0006_listing_numbers", 7 "0007_facts_in_order"
 );
 pub(crate) const POSTGRES: &[Migration] = migrations!(
     "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire",
-    5 "0005_score", 6 "0006_listing_numbers"
+    5 "0005_score", 6 "0006_listing_numbers", 7 "0007_facts_in_order"
 );
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer
@@ -79,9 +79,12 @@ mod tests {
         assert!(matches!(pending(SQLITE, &foreign), Err(OpenError::ForeignSchema { .. })));
     }
 
-    /// A database whose first so many steps were run.
     fn older(steps: usize) -> rusqlite::Connection {
-        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        older_at(rusqlite::Connection::open_in_memory().unwrap(), steps)
+    }
+
+    /// A database whose first so many steps were run.
+    fn older_at(conn: rusqlite::Connection, steps: usize) -> rusqlite::Connection {
         conn.execute_batch(
             "create table schema_migrations (
                  number integer primary key, name text not null, fingerprint text not null) strict",
@@ -135,5 +138,66 @@ mod tests {
         let found: Vec<String> =
             found.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(found, ["a7", "b2"]);
+    }
+
+    #[tokio::test]
+    async fn facts_of_an_older_database_are_put_in_order() {
+        use crate::{Call, Decision, Load, Options, Store, Turn};
+        use skep_base::AgentId;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("skep.db");
+        let conn = older_at(rusqlite::Connection::open(&path).unwrap(), 6);
+        // In the order in which they were counted, which is not the order of the agents.
+        for (n, who) in (1..=40).flat_map(|n| [(n, 3), (n, 1), (n, 2)]) {
+            let agent = AgentId([who; 20]).to_string();
+            conn.execute(
+                "insert into score_facts
+                 values (?1, ?2, ?3, 'ap2', 'deal ' || ?3, 1, 10, null, null, zeroblob(32), 0, 0,
+                         0, ?3, ?3, 10 * ?3)",
+                (&agent, n / 3, n),
+            )
+            .unwrap();
+        }
+        drop(conn);
+        let store =
+            Store::open(&format!("sqlite:{}", path.display()), Options::default()).await.unwrap();
+        for who in 1..=3 {
+            let one = AgentId([who; 20]);
+            let step = move |turn: &mut Turn| {
+                let last = turn.counted(&one)?.last.unwrap();
+                assert_eq!((last.n, last.at.as_ms(), last.totals.ap2), (40, 13, 40));
+                let mut next = crate::ScoreFact {
+                    agent: one,
+                    at: turn.now(),
+                    n: 41,
+                    dimension: "ap2".to_owned(),
+                    source: "deal 41".to_owned(),
+                    ok: true,
+                    released_cents: 10,
+                    counterparty: None,
+                    proof: None,
+                    chain: last.chain,
+                    totals: last.totals,
+                };
+                next.totals.ap2 += 1;
+                next.totals.ap2_ok += 1;
+                next.totals.released_cents += 10;
+                turn.add_fact(next)?;
+                Ok(Decision::Commit(String::new()))
+            };
+            let load = Load { facts: vec![one], ..Load::default() };
+            store.call(Call { load, guards: Vec::new(), step: Box::new(step) }).await.unwrap();
+            let facts = store.score_facts(one, None, 99).await.unwrap();
+            let found = facts.iter().map(|f| (f.n, f.source.clone(), f.totals.released_cents));
+            assert!(found.eq((1..=41).map(|n| (n, format!("deal {n}"), 10 * n))), "{facts:?}");
+        }
+        let report = store.audit(Box::new(|_, _| {})).await.unwrap();
+        assert!(report.is_clean(), "{report:#?}");
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        for sql in ["update score_facts set ok = 0", "delete from score_facts"] {
+            let refused = conn.execute(sql, []).unwrap_err().to_string();
+            assert!(refused.contains("never changed"), "{sql}: {refused}");
+        }
     }
 }

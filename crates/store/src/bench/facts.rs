@@ -10,7 +10,7 @@ use super::bulk;
 use crate::{
     postgres::score_facts::{INSERT_FACTS, columns},
     score_fact::ScoreFact,
-    sqlite::score_facts::write_fact,
+    sqlite::score_facts::write_first,
 };
 
 /// An agent's track record as it is stored, and what was counted for it.
@@ -45,9 +45,7 @@ fn sqlite(
                      values (?1, 'score', ?1, 1, ?2, 0)",
                 )?
                 .execute(params![agent.to_string(), record])?;
-            for fact in &facts {
-                write_fact(&transaction, fact)?;
-            }
+            write_first(&transaction, &facts)?;
         }
         transaction.commit()?;
     }

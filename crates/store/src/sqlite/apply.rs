@@ -1,11 +1,16 @@
 //! A group of calls on SQLite: what they name is loaded, what they wrote is written.
 
-use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skep_base::{Amount, Hash32, Timestamp, id::TransferId};
 
-use super::{known::Known, listings, score_facts, writer::WorkError};
+use super::{
+    known::Known,
+    listings,
+    score_facts::{self, Ends},
+    writer::WorkError,
+};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -185,16 +190,20 @@ pub(super) fn transfer_row(row: &Row<'_>) -> rusqlite::Result<Transfer> {
     })
 }
 
-/// Writes all that the group's calls wrote, and says where the event log ends now.
+/// Writes all that the group's calls wrote, and says where the event log and its agents' facts
+/// end now.
 pub(super) fn flush(
     conn: &Connection,
     group: &Group,
     head: Head,
     now: Timestamp,
-) -> Result<Head, WorkError> {
+    known: &Known,
+) -> Result<(Head, Ends), WorkError> {
     let now = now.as_ms();
     write_records(conn, group, now)?;
-    write_money(conn, group, now)?;
+    let ends = score_facts::write(conn, group, &known.facts)?;
+    let in_wallets = score_facts::write_ends(conn, group, &ends)?;
+    write_money(conn, group, &in_wallets, now)?;
     let head = write_events(conn, group, head)?;
     for job in &group.jobs {
         let draft = &job.draft;
@@ -221,7 +230,6 @@ pub(super) fn flush(
     }
     write_lists(conn, group, now)?;
     listings::write(conn, group)?;
-    score_facts::write(conn, group)?;
     for NewGuard { guard, answer, expires_at } in &group.new_guards {
         conn.prepare_cached(
             "insert into guards (scope, key, fingerprint, refused, body, expires_at)
@@ -236,7 +244,7 @@ pub(super) fn flush(
             expires_at.as_ms()
         ])?;
     }
-    Ok(head)
+    Ok((head, ends))
 }
 
 fn write_lists(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkError> {
@@ -296,10 +304,15 @@ fn write_records(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkE
     Ok(())
 }
 
-fn write_money(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkError> {
+fn write_money(
+    conn: &Connection,
+    group: &Group,
+    last_facts: &BTreeMap<&AccountId, i64>,
+    now: i64,
+) -> Result<(), WorkError> {
     for id in &group.changed_accounts {
         if let Some(account) = group.accounts.get(id) {
-            write_account(conn, account, now)?;
+            write_account(conn, account, last_facts.get(id).copied(), now)?;
         }
     }
     for row in &group.journal {
@@ -327,9 +340,11 @@ fn write_money(conn: &Connection, group: &Group, now: i64) -> Result<(), WorkErr
     Ok(())
 }
 
+/// Writes an account and, if it is a wallet whose agent was counted for, where its facts end.
 pub(crate) fn write_account(
     conn: &Connection,
     account: &Account,
+    last_fact: Option<i64>,
     now: i64,
 ) -> Result<(), WorkError> {
     let id = &account.id;
@@ -337,8 +352,8 @@ pub(crate) fn write_account(
     let hit = if account.version == 0 {
         conn.prepare_cached(
             "insert into accounts (account, posted, held, debited, owed, debit_limit, version,
-                                   purpose, asset, opened_at)
-             values (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9)",
+                                   purpose, asset, opened_at, last_fact)
+             values (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
             id.as_str(),
@@ -349,12 +364,14 @@ pub(crate) fn write_account(
             limit,
             id.purpose().as_str(),
             id.asset().to_string(),
-            now
+            now,
+            last_fact
         ])?
     } else {
         conn.prepare_cached(
             "update accounts set posted = ?2, held = ?3, debited = ?4, owed = ?5,
-                                 debit_limit = ?6, version = version + 1
+                                 debit_limit = ?6, version = version + 1,
+                                 last_fact = coalesce(?8, last_fact)
              where account = ?1 and version = ?7",
         )?
         .execute(params![
@@ -364,7 +381,8 @@ pub(crate) fn write_account(
             account.debited.minor(),
             account.owed.minor(),
             limit,
-            account.version
+            account.version,
+            last_fact
         ])?
     };
     must_hit(hit, id)

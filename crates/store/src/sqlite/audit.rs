@@ -1,5 +1,7 @@
 //! The audit of a SQLite database, in one snapshot.
 
+mod facts;
+
 use std::{path::Path, sync::Arc};
 
 use rusqlite::Connection;
@@ -13,7 +15,7 @@ use crate::{
     audit::{AccountLine, NOTHING_MAY_MATCH, OPEN_HOLDS, PAGE, Report, Sums, account_lines_sql},
     error::{OpenError, StoreError},
     event::Head,
-    migrate,
+    migrate, score_fact,
 };
 
 impl Sqlite {
@@ -67,12 +69,12 @@ fn audit(conn: &Connection, mut progress: Progress) -> rusqlite::Result<Report> 
         progress(report.accounts, total);
     }
     for (meaning, sql) in NOTHING_MAY_MATCH {
-        let mut found = conn.prepare(sql)?;
-        let mut rows = found.query([])?;
-        while let Some(row) = rows.next()? {
-            report.problem(format!("{meaning}: {}", row.get::<_, String>(0)?));
+        // That question is for rows that stand by agent; facts have their own check here.
+        if sql != score_fact::BROKEN {
+            list(conn, &mut report, meaning, sql)?;
         }
     }
+    facts::check(conn, &mut report)?;
     let mut head = Head::START;
     let mut chain = conn.prepare(
         "select seq, hash, id, route_key, version, kind, at, body from events
@@ -94,6 +96,16 @@ fn audit(conn: &Connection, mut progress: Progress) -> rusqlite::Result<Report> 
     check_totals(conn, &mut report)?;
     check_file(conn, &mut report)?;
     Ok(report)
+}
+
+/// Reports each row that a question finds which should find none.
+fn list(conn: &Connection, report: &mut Report, meaning: &str, sql: &str) -> rusqlite::Result<()> {
+    let mut found = conn.prepare(sql)?;
+    let mut rows = found.query([])?;
+    while let Some(row) = rows.next()? {
+        report.problem(format!("{meaning}: {}", row.get::<_, String>(0)?));
+    }
+    Ok(())
 }
 
 /// What all accounts hold came from accounts without a row: nothing is made of nothing.

@@ -3,8 +3,9 @@
 mod facts;
 mod records;
 
-pub(super) use self::facts::asked;
-use self::{facts::KnownFacts, records::KnownRecords};
+pub(super) use self::facts::{KnownFacts, asked};
+use self::records::KnownRecords;
+use super::score_facts::Ends;
 use crate::group::Group;
 
 /// Only what is committed.
@@ -16,8 +17,8 @@ pub(super) struct Known {
 
 impl Known {
     /// Takes over what a group has written, once it is committed.
-    pub(super) fn add(&mut self, group: &Group) {
-        self.facts.add(&group.new_facts);
+    pub(super) fn add(&mut self, group: &Group, ends: &Ends) {
+        self.facts.add(&group.new_facts, ends);
         self.records.add(group);
     }
 

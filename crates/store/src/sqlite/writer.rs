@@ -238,7 +238,7 @@ impl Writer {
     }
 
     fn finish_group(&mut self, group: &Group, now: Timestamp) -> Result<(), GroupError> {
-        let head = apply::flush(&self.conn, group, self.head, now)?;
+        let (head, ends) = apply::flush(&self.conn, group, self.head, now, &self.known)?;
         if head != self.head {
             self.conn
                 .prepare_cached("update log_head set seq = ?1, hash = ?2 where one = 1")
@@ -247,7 +247,7 @@ impl Writer {
         }
         run(&self.conn, "commit").map_err(|e| GroupError::Lost(e.into()))?;
         self.head = head;
-        self.known.add(group);
+        self.known.add(group, &ends);
         Ok(())
     }
 

@@ -40,6 +40,15 @@ impl Fixture {
         Fixture { store, clock, url, _folder: folder }
     }
 
+    /// The same database after its only node was started again.
+    pub async fn reopened(self) -> Fixture {
+        let Fixture { store, clock, url, _folder } = self;
+        drop(store);
+        let options = Options { clock: Some(clock.clone()), lanes: 2, ..Options::default() };
+        let store = Store::open(&url, options).await.unwrap();
+        Fixture { store, clock, url, _folder }
+    }
+
     /// A second node on the same database, where the engine can have one.
     pub async fn second_node(&self) -> Store {
         let options = Options { clock: Some(self.clock.clone()), lanes: 2, ..Options::default() };

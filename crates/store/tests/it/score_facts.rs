@@ -1,9 +1,12 @@
+#[path = "score_facts/model.rs"]
+mod model;
+
 use std::time::Duration;
 
 use skep_base::{AgentId, Timestamp, hash::sha256};
 use skep_store::{
     Answer, Call, Counted, Decision, Load, Lock, Outcome, RecordKey, RouteKey, SCORE_WINDOW,
-    ScoreFact, ScoreTotals, Store, Turn,
+    ScoreFact, ScoreTotals, Store, StoreError, Turn,
 };
 use skep_testkit::postgres::TempPostgres;
 
@@ -164,6 +167,81 @@ on_both_engines! {
             let line = format!("does not follow from the one before it: {found}");
             assert!(report.problems.iter().any(|p| p.contains(&line)), "{change}\n{report:#?}");
         }
+    }
+}
+
+/// No index refuses a number that is taken or left out: the writer does, and what runs beside it
+/// in the same group comes to no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_out_of_order_is_refused_alone() {
+    let f = Fixture::sqlite().await;
+    let one = agent(1);
+    let calls = (0..30).map(|index| {
+        let load = Load { facts: vec![one], ..Load::default() };
+        let step = move |turn: &mut Turn| {
+            let last = turn.counted(&one)?.last.map_or(0, |last| last.n);
+            let (n, at) = match index {
+                7 => (last + 2, turn.now()),
+                13 => (last, turn.now()),
+                23 => (last + 1, turn.now().minus(MS)),
+                _ => (last + 1, turn.now()),
+            };
+            turn.add_fact(fact(one, n, at))?;
+            Ok(Decision::Commit(n.to_string()))
+        };
+        f.store.call(Call { load, guards: Vec::new(), step: Box::new(step) })
+    });
+    let outcomes = futures_util::future::join_all(calls).await;
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let refused = matches!(outcome, Err(StoreError::Bug(_)));
+        assert_eq!(refused, [7, 13, 23].contains(&index), "{index}: {outcome:?}");
+    }
+    let facts = f.store.score_facts(one, None, 99).await.unwrap();
+    let numbers: Vec<i64> = facts.iter().map(|fact| fact.n).collect();
+    assert_eq!(numbers, (1..=27).collect::<Vec<i64>>());
+    f.audit_is_clean().await;
+}
+
+/// On SQLite facts are found by where others point to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_that_is_not_found_any_more_is_found_by_the_audit() {
+    let first = agent(1);
+    let faults = [
+        (
+            "update score_facts set jump = jump - 1 where n = 7",
+            format!("jumps to another one than it should: {first} 7"),
+        ),
+        (
+            "update score_facts set prev = prev - 1 where n = 6",
+            format!("does not follow from the one before it: {first} 6"),
+        ),
+        ("update score_ends set fact = fact - 1", format!("not its agent's end: {first} 7")),
+        ("delete from score_ends", format!("not its agent's end: {first} 7")),
+        ("update score_ends set fact = 99", format!("is none of them: {first}")),
+        ("update accounts set last_fact = last_fact - 1", format!("is none of them: {}", agent(2))),
+        ("update accounts set last_fact = null", format!("not its agent's end: {} 1", agent(2))),
+        (
+            "insert into score_facts (agent_id, at, n, prev, jump, dimension, source, ok,
+                 released_cents, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum,
+                 ap2_ok_sum, cents_sum)
+             select agent_id, at, n, prev, jump, dimension, source, ok, released_cents, chain,
+                    conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+             from score_facts where n = 5",
+            format!("not its agent's end: {first} 5"),
+        ),
+    ];
+    for (change, found) in faults {
+        let f = Fixture::sqlite().await;
+        for n in 1..=7 {
+            count(&f.store, first, n).await;
+        }
+        model::count_and_pay(&f.store, agent(2), 1, Some(1)).await;
+        f.audit_is_clean().await;
+        let conn = rusqlite::Connection::open(f.url.strip_prefix("sqlite:").unwrap()).unwrap();
+        conn.execute_batch("drop trigger score_facts_are_never_changed").unwrap();
+        conn.execute(change, []).unwrap();
+        let report = f.store.audit(Box::new(|_, _| {})).await.unwrap();
+        assert!(report.problems.iter().any(|p| p.contains(&found)), "{change}\n{report:#?}");
     }
 }
 

@@ -1,0 +1,1 @@
+-- Rows here stand in the order in which they were added: only SQLite's facts have to move.
