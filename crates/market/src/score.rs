@@ -134,9 +134,10 @@ pub(crate) struct Scored<'a> {
 /// Adds what counting touches: the track record, what was counted before the window, and whether
 /// the operator is in its cool-down. The agent's own record must be loaded too.
 pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock: Lock) {
-    load.records.push((score_key(agent), lock));
+    // Whoever writes the track record holds the facts.
+    load.records.push((score_key(agent), Lock::None));
     load.records.push((operator_score_key(operator), Lock::None));
-    load.facts.push(*agent);
+    load.facts.push((*agent, lock));
 }
 
 /// What was counted before the window.

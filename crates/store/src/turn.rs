@@ -58,7 +58,7 @@ impl RecordKey {
 }
 
 /// Whether a loaded record may be written by the turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lock {
     /// Read only: others may change it meanwhile.
     None,
@@ -78,7 +78,8 @@ pub struct Load {
     /// Unique names, as (kind, name).
     pub names: Vec<(&'static str, String)>,
     /// Agents of whom the turn is told what was counted, and what before the window that ends now.
-    pub facts: Vec<AgentId>,
+    /// Only who holds them exclusively adds facts; the lock serves for the track record, too.
+    pub facts: Vec<(AgentId, Lock)>,
 }
 
 /// How long a guard is kept, at the least.

@@ -76,7 +76,7 @@ impl World {
         let key = RecordKey { route: RouteKey::of(ben), kind: "score", id: ben.to_string() };
         let load = Load {
             records: vec![(key.clone(), Lock::Exclusive)],
-            facts: vec![ben],
+            facts: vec![(ben, Lock::Exclusive)],
             ..Load::default()
         };
         let step = move |turn: &mut Turn| {

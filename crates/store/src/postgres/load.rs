@@ -1,13 +1,13 @@
 //! What the calls of a group name, loaded and locked in sorted order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
 use skep_base::{AgentId, Amount, Clock, Timestamp, id::TransferId};
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{bases::Bases, lane::GroupError, score_facts};
+use super::{lane::GroupError, score_facts, standings::Standings};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -64,7 +64,9 @@ pub(super) struct Time<'a> {
     /// It is never earlier than this.
     pub(super) least: Timestamp,
     /// What depends on it.
-    pub(super) bases: &'a mut Bases,
+    pub(super) standings: &'a Standings,
+    /// Whether those who count are told what this node knows.
+    pub(super) trusts: bool,
 }
 
 /// Begins the transaction, loads, locks, and tells the time: one round trip, unless a stored
@@ -73,10 +75,10 @@ pub(super) async fn load(
     client: &Object,
     wanted: &mut Wanted,
     group: &mut Group,
-    mut time: Time<'_>,
+    time: Time<'_>,
 ) -> Result<Timestamp, GroupError> {
     loop {
-        let (now, missing) = load_named(client, wanted, group, &mut time).await?;
+        let (now, missing) = load_named(client, wanted, group, &time).await?;
         if missing.is_empty() {
             return Ok(now);
         }
@@ -94,7 +96,7 @@ async fn load_named(
     client: &Object,
     wanted: &Wanted,
     group: &mut Group,
-    time: &mut Time<'_>,
+    time: &Time<'_>,
 ) -> Result<(Timestamp, BTreeSet<AccountId>), GroupError> {
     wanted.expect_nothing(group);
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
@@ -111,6 +113,7 @@ async fn load_named(
     // is the last word.
     let answers = futures_util::try_join!(
         begin,
+        score_facts::lock(client, &wanted.facts),
         ask(client, GUARDS, &wanted.guards),
         ask(client, NAMES, &wanted.names),
         ask(client, RECORDS_LOCKED, &wanted.locked),
@@ -121,7 +124,8 @@ async fn load_named(
         ask(client, RESOLUTIONS, &wanted.transfers),
         tell_time(client, wanted, time),
     )?;
-    let (_, guards, names, locked, shared, read, transfers, accounts, resolutions, told) = answers;
+    let (_, _, guards, names, locked, shared, read, transfers, accounts, resolutions, told) =
+        answers;
     keep_guards(&guards, group);
     for row in &names {
         wanted.keep_name(row, group);
@@ -144,32 +148,49 @@ async fn load_named(
     for row in &resolutions {
         keep_resolution(row, group)?;
     }
-    let (now, counted) = told;
+    let Told { now, counted, on_trust } = told;
     group.counted.extend(counted);
+    group.on_trust = on_trust;
     Ok((now, named_by_transfers))
 }
 
 /// The time, and what was counted of agents at that time.
-type Told = (Timestamp, Vec<(AgentId, Counted)>);
+struct Told {
+    now: Timestamp,
+    counted: Vec<(AgentId, Counted)>,
+    /// Those of whom the database was not asked.
+    on_trust: BTreeSet<AgentId>,
+}
 
-async fn tell_time(
-    client: &Object,
-    wanted: &Wanted,
-    time: &mut Time<'_>,
-) -> Result<Told, GroupError> {
-    let least = time.least;
-    let clock = time.clock.map(|clock| clock.now().max(least));
-    if !wanted.facts.is_empty() {
-        let (agents, fixed) = (&wanted.facts, clock.map(|at| at.as_ms()));
-        return score_facts::counted(client, agents, time.bases, fixed, least.as_ms()).await;
+async fn tell_time(client: &Object, wanted: &Wanted, time: &Time<'_>) -> Result<Told, GroupError> {
+    let counts = |(agent, lock): (&AgentId, &Lock)| {
+        *lock == Lock::Exclusive && time.standings.has_last(agent)
+    };
+    if wanted.facts.is_empty() || time.trusts && wanted.facts.iter().all(counts) {
+        let now = ask_time(client, time).await?;
+        let known = |agent: &AgentId| Some((*agent, time.standings.counted(agent, now)?));
+        let counted: Option<Vec<_>> = wanted.facts.keys().map(known).collect();
+        // Which time it is was not known before: now and then somebody's window has moved.
+        if let Some(counted) = counted {
+            return Ok(Told { now, counted, on_trust: wanted.facts.keys().copied().collect() });
+        }
     }
-    if let Some(now) = clock {
-        return Ok((now, Vec::new()));
+    let agents: Vec<AgentId> = wanted.facts.keys().copied().collect();
+    let least = time.least;
+    let fixed = time.clock.map(|clock| clock.now().max(least).as_ms());
+    let (now, counted) =
+        score_facts::counted(client, &agents, time.standings, fixed, least.as_ms()).await?;
+    Ok(Told { now, counted, on_trust: BTreeSet::new() })
+}
+
+async fn ask_time(client: &Object, time: &Time<'_>) -> Result<Timestamp, GroupError> {
+    if let Some(clock) = time.clock {
+        return Ok(clock.now().max(time.least));
     }
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
     let statement = client.prepare_cached(NOW).await.map_err(failed)?;
     let told = client.query_one(&statement, &[]).await.map_err(failed)?;
-    Ok((Timestamp::from_ms(told.get(0)).max(least), Vec::new()))
+    Ok(Timestamp::from_ms(told.get(0)).max(time.least))
 }
 
 /// Columns of text, one array each; an empty one asks nothing.
@@ -201,7 +222,7 @@ pub(super) struct Wanted {
     record_keys: Vec<RecordKey>,
     transfers: Columns,
     accounts: BTreeSet<AccountId>,
-    facts: Vec<AgentId>,
+    facts: BTreeMap<AgentId, Lock>,
 }
 
 impl Wanted {
@@ -212,9 +233,12 @@ impl Wanted {
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut transfers = BTreeSet::new();
         let mut accounts = BTreeSet::new();
-        let mut facts = BTreeSet::new();
+        let mut facts = BTreeMap::new();
         for call in calls {
-            facts.extend(call.load.facts.iter().copied());
+            for (agent, lock) in &call.load.facts {
+                let held = facts.entry(*agent).or_insert(*lock);
+                *held = (*held).max(*lock);
+            }
             guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
             names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
             for (key, lock) in &call.load.records {
@@ -251,7 +275,7 @@ impl Wanted {
                 transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
             ),
             accounts,
-            facts: facts.into_iter().collect(),
+            facts,
         }
     }
 

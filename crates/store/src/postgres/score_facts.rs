@@ -1,6 +1,6 @@
 //! What counts for a score, on PostgreSQL.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use deadpool_postgres::Object;
 use skep_base::{AgentId, Hash32, Timestamp};
@@ -8,18 +8,24 @@ use tokio_postgres::Row;
 
 use super::{
     Postgres,
-    bases::Bases,
     flush::{Batch, Param, column},
     lane::GroupError,
     load::parsed,
+    standings::Standings,
 };
 use crate::{
     error::StoreError,
     group::Group,
     score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
-    turn::{RecordKey, StoredRecord},
+    turn::{Lock, RecordKey, StoredRecord},
 };
 
+/// Held until the transaction is over, in the order of the numbers. A row would have to be written
+/// to be locked, and mostly a track record stays as it is.
+const LOCKED: &str = "
+    select case w.exclusive when true then cast(pg_advisory_xact_lock(w.number) as text)
+           else cast(pg_advisory_xact_lock_shared(w.number) as text) end
+    from unnest($1::bigint[], $2::bool[]) w (number, exclusive)";
 /// The time, and for each agent its last fact; where that is asked, the last one before the window
 /// at that time, and when the first one within it was.
 const COUNTED: &str = "
@@ -30,17 +36,15 @@ const COUNTED: &str = "
     from told cross join unnest($1::text[], $5::bool[]) w (agent_id, asks)
     left join lateral (
         select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-        from score_facts x where x.agent_id = w.agent_id
-        order by x.at desc, x.n desc limit 1) l on true
+        from score_facts x where x.agent_id = w.agent_id order by x.n desc limit 1) l on true
+    left join lateral (
+        select fact_number(w.agent_id, told.now - $4::bigint) as n where w.asks) b on true
     left join lateral (
         select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-        from score_facts x
-        where w.asks and x.agent_id = w.agent_id and x.at <= told.now - $4::bigint
-        order by x.at desc, x.n desc limit 1) f on true
+        from score_facts x where x.agent_id = w.agent_id and x.n = b.n) f on true
     left join lateral (
-        select at as oldest_at from score_facts x
-        where w.asks and x.agent_id = w.agent_id and x.at > told.now - $4::bigint
-        order by x.at, x.n limit 1) o on true";
+        select at as oldest_at
+        from score_facts x where x.agent_id = w.agent_id and x.n = b.n + 1) o on true";
 /// An agent's record, its last fact and the last one before the window, from one snapshot.
 const RECORD_COUNTED: &str = "
     select r.version, r.body, l.*, f.*
@@ -48,12 +52,10 @@ const RECORD_COUNTED: &str = "
     left join records r on r.route_key = $1 and r.kind = $2 and r.id = $3
     left join lateral (
         select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-        from score_facts x where x.agent_id = $4
-        order by x.at desc, x.n desc limit 1) l on true
+        from score_facts x where x.agent_id = $4 order by x.n desc limit 1) l on true
     left join lateral (
         select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-        from score_facts x where x.agent_id = $4 and x.at <= $5
-        order by x.at desc, x.n desc limit 1) f on true";
+        from score_facts x where x.agent_id = $4 and x.n = fact_number($4, $5)) f on true";
 pub(crate) const INSERT_FACTS: &str = "
     insert into score_facts
         (agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
@@ -62,46 +64,78 @@ pub(crate) const INSERT_FACTS: &str = "
                          $6::bool[], $7::bigint[], $8::text[], $9::bytea[], $10::bytea[],
                          $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
                          $15::bigint[], $16::bigint[])";
+/// Later than a time, or of that time with a higher number.
 const AFTER: &str = "
     select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
            conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-    from score_facts where agent_id = $1 and (at, n) > ($2, $3) order by at, n limit $4";
+    from score_facts where agent_id = $1
+        and n > (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
+    order by n limit $5";
 const BEFORE: &str = "
     select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
            conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-    from score_facts where agent_id = $1 and (at, n) < ($2, $3)
-    order by at desc, n desc limit $4";
+    from score_facts where agent_id = $1
+        and n <= (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint - 1)))
+    order by n desc limit $5";
 
 /// Prepared beforehand, so that the question leaves together with its neighbours.
 pub(super) async fn prepare(client: &Object) -> Result<(), tokio_postgres::Error> {
+    client.prepare_cached(LOCKED).await?;
     client.prepare_cached(COUNTED).await.map(drop)
+}
+
+/// Locks agents' facts.
+pub(super) async fn lock(
+    client: &Object,
+    facts: &BTreeMap<AgentId, Lock>,
+) -> Result<(), GroupError> {
+    let held = facts.iter().filter(|(_, lock)| **lock != Lock::None);
+    let mut locks: Vec<(i64, bool)> =
+        held.map(|(agent, lock)| (lock_number(agent), *lock == Lock::Exclusive)).collect();
+    if locks.is_empty() {
+        return Ok(());
+    }
+    // Two that have one number are locked as the stricter one of them wants.
+    locks.sort_unstable_by_key(|(number, exclusive)| (*number, !exclusive));
+    let (numbers, exclusive): (Vec<i64>, Vec<bool>) = locks.into_iter().unzip();
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    let statement = client.prepare_cached(LOCKED).await.map_err(failed)?;
+    client.query(&statement, &[&numbers, &exclusive]).await.map_err(failed)?;
+    Ok(())
+}
+
+/// Agents' names are hashes. Two with the same number wait for each other now and then.
+fn lock_number(agent: &AgentId) -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = agent.0;
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Which time it is, and what was counted of the agents then.
 pub(super) async fn counted(
     client: &Object,
     agents: &[AgentId],
-    bases: &mut Bases,
+    standings: &Standings,
     fixed: Option<i64>,
     least: i64,
 ) -> Result<(Timestamp, Vec<(AgentId, Counted)>), GroupError> {
-    let asks: Vec<bool> = agents.iter().map(|agent| !bases.knows(agent)).collect();
+    let asks: Vec<bool> = agents.iter().map(|agent| !standings.has_base(agent)).collect();
     let (now, found) = ask_counted(client, agents, &asks, (fixed, least)).await?;
     let stale = |(agent, _, _): &(AgentId, Counted, _)| {
-        bases.knows(agent) && bases.at(agent, now).is_none()
+        standings.has_base(agent) && standings.base(agent, now).is_none()
     };
     // Which time it is was not known before: now and then somebody's window has moved.
     let (now, found) = match found.iter().any(stale) {
         true => ask_counted(client, agents, &vec![true; agents.len()], (fixed, least)).await?,
         false => (now, found),
     };
-    let counted = found.into_iter().map(|(agent, counted, oldest)| match bases.at(&agent, now) {
-        Some(base) => (agent, Counted { base, ..counted }),
-        None => {
-            bases.keep(agent, counted.base, now, oldest);
-            (agent, counted)
-        }
-    });
+    let counted =
+        found.into_iter().map(|(agent, counted, oldest)| match standings.base(&agent, now) {
+            Some(base) => (agent, Counted { base, ..counted }),
+            None => {
+                standings.keep(agent, counted.base, now, oldest);
+                (agent, counted)
+            }
+        });
     Ok((now, counted.collect()))
 }
 
@@ -209,7 +243,9 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<ScoreFact>, StoreError> {
         let agent = agent.to_string();
-        let rows = self.ask(AFTER, &[&agent, &after.0, &after.1, &(limit as i64)]).await?;
+        let (at, n) = after;
+        let earlier = at.saturating_sub(1);
+        let rows = self.ask(AFTER, &[&agent, &at, &earlier, &n, &(limit as i64)]).await?;
         rows.iter().map(fact).collect()
     }
 
@@ -220,7 +256,9 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<ScoreFact>, StoreError> {
         let agent = agent.to_string();
-        let rows = self.ask(BEFORE, &[&agent, &before.0, &before.1, &(limit as i64)]).await?;
+        let (at, n) = before;
+        let earlier = at.saturating_sub(1);
+        let rows = self.ask(BEFORE, &[&agent, &at, &earlier, &n, &(limit as i64)]).await?;
         rows.iter().map(fact).collect()
     }
 }

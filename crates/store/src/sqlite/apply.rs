@@ -51,7 +51,7 @@ pub(super) fn load(
             place.insert(owner);
         }
     }
-    for agent in &call.load.facts {
+    for (agent, _) in &call.load.facts {
         if let Entry::Vacant(place) = group.counted.entry(*agent) {
             place.insert(known.facts.counted(conn, agent, now)?);
         }

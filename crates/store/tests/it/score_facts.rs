@@ -33,7 +33,7 @@ fn fact(of: AgentId, n: i64, at: Timestamp) -> ScoreFact {
 
 /// Adds a fact at the turn's time and says what the turn was told of the time before the window.
 async fn count(store: &Store, of: AgentId, n: i64) -> String {
-    let load = Load { facts: vec![of], ..Load::default() };
+    let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
     let step = move |turn: &mut Turn| {
         let told = turn.counted(&of)?;
         assert_eq!(told.last.map_or(0, |last| last.n), n - 1, "the last one of all is known");
@@ -102,8 +102,8 @@ on_both_engines! {
         let one = agent(1);
         let calls = (0..20).map(|_| {
             let load = Load {
-                records: vec![(key(one), Lock::Exclusive)],
-                facts: vec![one],
+                records: vec![(key(one), Lock::None)],
+                facts: vec![(one, Lock::Exclusive)],
                 ..Load::default()
             };
             let step = move |turn: &mut Turn| {
@@ -149,6 +149,17 @@ on_both_engines! {
         assert_eq!(numbers(last), [5, 4]);
         let rest = f.store.score_facts_latest(one, Some(place), 2).await.unwrap();
         assert_eq!(numbers(rest), [3, 2]);
+        // Three of the first millisecond, two of the next: any time with any number is a place.
+        for (ms, n) in (-1..3).flat_map(|ms| (0..7).map(move |n| (ms, n))) {
+            let place = (Timestamp::from_ms(START_MS + ms), n);
+            let is_of = |number: &i64| i64::from(*number > 3);
+            let later = (1..=5).filter(|number| (is_of(number), *number) > (ms, n));
+            let after = f.store.score_facts(one, Some(place), 9).await.unwrap();
+            assert_eq!(numbers(after), later.collect::<Vec<_>>(), "after {place:?}");
+            let sooner = (1..=5).rev().filter(|number| (is_of(number), *number) < (ms, n));
+            let before = f.store.score_facts_latest(one, Some(place), 9).await.unwrap();
+            assert_eq!(numbers(before), sooner.collect::<Vec<_>>(), "before {place:?}");
+        }
     }
 
     async fn a_fact_that_was_taken_out_changed_or_counted_wrongly_is_found(f: Fixture) {
@@ -170,6 +181,60 @@ on_both_engines! {
     }
 }
 
+/// The number of the agent's last fact, as a turn is told it that could add one and does not.
+async fn looked_at(store: &Store, of: AgentId) -> String {
+    let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
+    let step = move |turn: &mut Turn| {
+        let last = turn.counted(&of)?.last.map_or(0, |last| last.n);
+        Ok(Decision::Commit(last.to_string()))
+    };
+    let call = Call { load, guards: Vec::new(), step: Box::new(step) };
+    match store.call(call).await.unwrap() {
+        Outcome::Done(Answer { body, .. }) => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Each node remembers the last fact that it has added itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_count_on_from_each_others_facts() {
+    let f = Fixture::postgres().await;
+    let (one, other) = (agent(1), f.second_node().await);
+    for n in [1, 3, 4, 7, 9] {
+        let theirs = n == 3 || n == 7;
+        let (first, second) = if theirs { (&other, &f.store) } else { (&f.store, &other) };
+        add_next(first, one).await;
+        assert_eq!(looked_at(second, one).await, looked_at(first, one).await, "after {n}");
+        add_next(second, one).await;
+    }
+    let (here, there) = (f.store.clone(), other.clone());
+    let added = (0..40).map(|n| {
+        let store = if n % 2 == 0 { here.clone() } else { there.clone() };
+        async move { add_next(&store, agent(n % 3)).await }
+    });
+    futures_util::future::join_all(added).await;
+    let mut all = 0;
+    for n in 0..3 {
+        let facts = f.store.score_facts(agent(n), None, 99).await.unwrap();
+        let numbers: Vec<i64> = facts.iter().map(|fact| fact.n).collect();
+        assert_eq!(numbers, (1..=facts.len() as i64).collect::<Vec<i64>>());
+        all += facts.len();
+    }
+    assert_eq!(all, 50);
+    f.audit_is_clean().await;
+}
+
+async fn add_next(store: &Store, of: AgentId) {
+    let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
+    let step = move |turn: &mut Turn| {
+        let n = turn.counted(&of)?.last.map_or(0, |last| last.n) + 1;
+        turn.add_fact(fact(of, n, turn.now()))?;
+        Ok(Decision::Commit(n.to_string()))
+    };
+    let outcome = store.call(Call { load, guards: Vec::new(), step: Box::new(step) }).await;
+    assert!(matches!(outcome, Ok(Outcome::Done(_))), "{outcome:?}");
+}
+
 /// No index refuses a number that is taken or left out: the writer does, and what runs beside it
 /// in the same group comes to no harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,7 +242,7 @@ async fn a_fact_out_of_order_is_refused_alone() {
     let f = Fixture::sqlite().await;
     let one = agent(1);
     let calls = (0..30).map(|index| {
-        let load = Load { facts: vec![one], ..Load::default() };
+        let load = Load { facts: vec![(one, Lock::Exclusive)], ..Load::default() };
         let step = move |turn: &mut Turn| {
             let last = turn.counted(&one)?.last.map_or(0, |last| last.n);
             let (n, at) = match index {

@@ -29,8 +29,11 @@ pub(super) async fn count_and_pay(
         amount: amount(1),
         budget: None,
     });
-    let mut load =
-        Load { records: vec![(key(of), Lock::Exclusive)], facts: vec![of], ..Load::default() };
+    let mut load = Load {
+        records: vec![(key(of), Lock::Exclusive)],
+        facts: vec![(of, Lock::Exclusive)],
+        ..Load::default()
+    };
     if let Some(order) = &order {
         load.accounts.extend([order.debit.clone(), order.credit.clone()]);
         load.transfers.push((order.route.clone(), order.id));
