@@ -1,37 +1,32 @@
 //! What was seen a moment ago, in memory: bounded, and never the only place where it is.
 
 use std::{
-    collections::HashMap,
     hash::Hash,
     sync::{Mutex, PoisonError},
 };
 
+use skep_store::Generations;
+
 /// Entries of one generation; two are kept.
 const GENERATION: usize = 512;
 
-/// The younger entries and the older ones, which go all at once. Every step is constant work.
+/// Behind a lock, for whoever asks.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V>(Mutex<[HashMap<K, V>; 2]>);
+pub(crate) struct Recent<K, V>(Mutex<Generations<K, V>>);
 
-impl<K, V> Default for Recent<K, V> {
+impl<K: Hash + Eq, V> Default for Recent<K, V> {
     fn default() -> Recent<K, V> {
-        Recent(Mutex::default())
+        Recent(Mutex::new(Generations::of(GENERATION)))
     }
 }
 
 impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        generations.iter().find_map(|known| known.get(key)).cloned()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     pub(crate) fn insert(&self, key: K, value: V) {
-        let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let [young, old] = &mut *generations;
-        if young.len() >= GENERATION {
-            *old = std::mem::take(young);
-        }
-        young.insert(key, value);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keep(key, value);
     }
 }
 
@@ -47,7 +42,8 @@ mod tests {
             recent.insert(n, "last");
             assert_eq!(recent.get(&n), Some("last"));
         }
-        let kept = recent.0.lock().unwrap().iter().map(HashMap::len).sum::<usize>();
+        let newest = 10 * GENERATION - 1;
+        let kept = (0..=newest).filter(|n| recent.get(n).is_some()).count();
         assert!((GENERATION..=2 * GENERATION).contains(&kept), "{kept}");
         assert_eq!(recent.get(&0), None);
     }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, hash::Hash};
 /// Younger entries and older ones. When the younger ones have filled their places they are the
 /// older ones, and what was older goes, all at once.
 #[derive(Debug)]
-pub(crate) struct Generations<K, V> {
+pub struct Generations<K, V> {
     places: usize,
     young: HashMap<K, V>,
     old: HashMap<K, V>,
@@ -13,15 +13,15 @@ pub(crate) struct Generations<K, V> {
 
 impl<K: Eq + Hash, V> Generations<K, V> {
     /// Twice as many as `places` are kept at the most.
-    pub(crate) fn of(places: usize) -> Generations<K, V> {
+    pub fn of(places: usize) -> Generations<K, V> {
         Generations { places, young: HashMap::new(), old: HashMap::new() }
     }
 
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+    pub fn get(&self, key: &K) -> Option<&V> {
         self.young.get(key).or_else(|| self.old.get(key))
     }
 
-    pub(crate) fn keep(&mut self, key: K, value: V) {
+    pub fn keep(&mut self, key: K, value: V) {
         if self.young.len() >= self.places {
             self.old = std::mem::take(&mut self.young);
         }
@@ -29,12 +29,12 @@ impl<K: Eq + Hash, V> Generations<K, V> {
     }
 
     /// An entry that is kept is no more.
-    pub(crate) fn remove(&mut self, key: &K) {
+    pub fn remove(&mut self, key: &K) {
         self.take(key);
     }
 
     /// Takes an entry out: whoever changes it keeps it again.
-    pub(crate) fn take(&mut self, key: &K) -> Option<V> {
+    pub fn take(&mut self, key: &K) -> Option<V> {
         let old = self.old.remove(key);
         self.young.remove(key).or(old)
     }

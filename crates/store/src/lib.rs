@@ -33,6 +33,7 @@ pub use self::{
     clock::SystemClock,
     error::{OpenError, StoreError},
     event::{Event, Head, LoggedEvent},
+    generations::Generations,
     job::{Job, Room},
     list::Listed,
     listing::{
