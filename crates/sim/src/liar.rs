@@ -21,6 +21,8 @@ use crate::{
     trick::{self, Trickster},
 };
 
+/// How the ids of tasks begin that a flood is made of.
+pub(crate) const JUNK: &str = "junk-";
 /// How many messages a liar remembers in order to repeat them.
 const REMEMBERED_MAX: usize = 64;
 /// How many messages one burst of a flood has.
@@ -433,7 +435,7 @@ impl Liar {
 
     /// Work that nobody wants: to be planned, to be divided, to be done, to be decided.
     fn junk(&mut self, now: Timestamp, epoch: u64, to: Vec<Did>) -> Draft {
-        let task_id = named(&format!("junk-{:016x}", self.rng.next_u64()), &self.me);
+        let task_id = named(&format!("{JUNK}{:016x}", self.rng.next_u64()), &self.me);
         let lasts = self.rng.pick(&JUNK_LASTS).copied().unwrap_or_default();
         let invite = Message::Invite(Invite {
             task_id: task_id.clone(),

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use crate::{
+    liar::JUNK,
     run::Report,
     timeline::{Line, Phase, Timeline},
 };
@@ -20,8 +21,10 @@ const RIGHT: f64 = 24.0;
 const BOTTOM: f64 = 34.0;
 /// About so many marks on the time axis.
 const AXIS_MARKS: i64 = 10;
-/// Milestones' texts take turns on so many rows above the lanes.
+/// Milestones' texts have so many rows above the lanes; where all are taken, the line alone stands.
 const TEXT_ROWS: usize = 4;
+/// About how wide a letter is.
+const LETTER: f64 = 6.0;
 const TEXT_ROW_HEIGHT: f64 = 12.0;
 
 /// Colours that both a light and a dark background bear.
@@ -273,20 +276,36 @@ impl Canvas<'_> {
         // Parts of tasks have their own; those of whole tasks are enough.
         let whole = |what: &str| !what.contains('/') && !what.contains("-st-");
         let shown = self.timeline.milestones.iter().filter(|mile| whole(&mile.what));
-        for (number, mile) in shown.enumerate() {
-            let x = self.x(mile.at_ms);
-            let y = TOP - 4.0 - (number % TEXT_ROWS) as f64 * TEXT_ROW_HEIGHT;
-            let anchor = if x > LEFT + PLOT_WIDTH * 0.85 { "end" } else { "start" };
+        // How far each row is taken.
+        let mut rows = [0.0; TEXT_ROWS];
+        for mile in shown {
+            let (x, width) = (self.x(mile.at_ms), mile.what.chars().count() as f64 * LETTER);
+            let is_late = x > LEFT + PLOT_WIDTH * 0.85;
+            let (anchor, from) = if is_late { ("end", x - width) } else { ("start", x) };
+            let what = escape(&mile.what);
+            let free = rows.iter().position(|end| *end <= from).filter(|_| !is_junk(&mile.what));
+            let y = TOP - 4.0 - free.unwrap_or_default() as f64 * TEXT_ROW_HEIGHT;
             writeln!(
                 self.out,
-                "<line class=\"mile\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{bottom}\"/>\
-                 <text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
+                "<line class=\"mile\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{bottom}\">\
+                 <title>{what}</title></line>",
                 y + 2.0,
-                escape(&mile.what)
             )?;
+            if let Some(row) = free {
+                rows[row] = from + width + LETTER;
+                writeln!(
+                    self.out,
+                    "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{what}</text>"
+                )?;
+            }
         }
         Ok(())
     }
+}
+
+/// What liars have ordered is told by whoever points at its line.
+fn is_junk(what: &str) -> bool {
+    what.starts_with(JUNK)
 }
 
 /// A round number of seconds between two marks.
