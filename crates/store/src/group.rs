@@ -85,8 +85,6 @@ pub(crate) struct Group {
     pub(crate) transfers: BTreeMap<(RouteKey, TransferId), Option<StoredTransfer>>,
     pub(crate) debts: BTreeMap<AccountId, Vec<Debt>>,
     pub(crate) counted: BTreeMap<AgentId, Counted>,
-    /// Of these it was told by what the node remembers: true if the next fact is taken.
-    pub(crate) on_trust: BTreeSet<AgentId>,
 
     pub(crate) new_guards: Vec<NewGuard>,
     pub(crate) new_names: Vec<(&'static str, String, String)>,
@@ -106,13 +104,6 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Whether somebody was told by what the node remembers and nothing was counted for it: then
-    /// the database was to be asked, and whatever was decided is to be decided anew.
-    pub(crate) fn trusts_in_vain(&self) -> bool {
-        let counted = |agent: &AgentId| self.new_facts.iter().any(|fact| fact.agent == *agent);
-        !self.on_trust.iter().all(counted)
-    }
-
     /// Runs one call on what is loaded. Everything that it names must be.
     pub(crate) fn run(
         &mut self,

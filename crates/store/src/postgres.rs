@@ -5,6 +5,7 @@
 //! round trips, however many calls.
 
 pub(crate) mod audit;
+mod bases;
 mod connect;
 mod flush;
 mod jobs;
@@ -14,7 +15,6 @@ mod load;
 mod read;
 pub(crate) mod score_facts;
 mod sequencer;
-mod standings;
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use tokio::{
 };
 
 use self::{
+    bases::Bases,
     lane::{Lane, Waiting},
-    standings::Standings,
 };
 use crate::{
     error::{OpenError, StoreError},
@@ -63,7 +63,6 @@ impl Postgres {
         let written = Arc::new(Notify::new());
         let (head_seen, head) = watch::channel(sequencer::head(&pool).await?);
         let commits = Arc::new(Commits::default());
-        let standings = Arc::new(Standings::default());
         let mut tasks = Vec::new();
         for _ in 0..options.lanes.max(1) {
             let lane = Lane {
@@ -73,7 +72,7 @@ impl Postgres {
                 clock: options.clock.clone(),
                 commits: commits.clone(),
                 last_now: Timestamp::from_ms(0),
-                standings: standings.clone(),
+                bases: Bases::default(),
             };
             lane.start()?;
         }

@@ -73,7 +73,8 @@ pub(crate) const COLUMNS: &str = "agent_id, at, n, dimension, source, ok, releas
     counterparty, proof, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, \
     cents_sum";
 
-/// Facts that do not follow from the one before them.
+/// Facts that do not follow from the one before them, on PostgreSQL: on SQLite they do not stand by
+/// agent.
 pub(crate) const BROKEN: &str = "
     select agent_id || ' ' || cast(n as text) from (
         select f.*, coalesce(lag(n) over one, 0) as n_before,
@@ -82,9 +83,10 @@ pub(crate) const BROKEN: &str = "
                proofs_sum - coalesce(lag(proofs_sum) over one, 0) as proofs,
                ap2_sum - coalesce(lag(ap2_sum) over one, 0) as ap2,
                ap2_ok_sum - coalesce(lag(ap2_ok_sum) over one, 0) as ap2_ok,
-               cents_sum - coalesce(lag(cents_sum) over one, 0) as cents
-        from score_facts f window one as (partition by agent_id order by at, n)) f
-    where n <> n_before + 1 or cents <> released_cents
+               cents_sum - coalesce(lag(cents_sum) over one, 0) as cents,
+               coalesce(lag(at) over one, at) as at_before
+        from score_facts f window one as (partition by agent_id order by n)) f
+    where n <> n_before + 1 or at < at_before or cents <> released_cents
        or conduit <> case when dimension = 'conduit' then 1 else 0 end
        or conduit_ok <> case when dimension = 'conduit' and ok then 1 else 0 end
        or proofs <> case when dimension = 'conduit' and proof is not null then 1 else 0 end

@@ -60,7 +60,8 @@ impl RecordKey {
 /// Whether a loaded record may be written by the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lock {
-    /// Read only: others may change it meanwhile.
+    /// Others may change it meanwhile; who writes it all the same holds something else that they
+    /// would need.
     None,
     /// Read only, and nobody changes it until the turn is over.
     Shared,
@@ -377,12 +378,18 @@ impl Turn {
         loaded.ok_or_else(|| Bug(format!("the facts of {agent} were not loaded for this turn")))
     }
 
-    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's track record.
+    /// Adds a fact. Its number is taken once: whoever adds it holds the agent's facts.
     pub fn add_fact(&mut self, fact: ScoreFact) -> Result<(), Bug> {
         let Some(counted) = self.counted.get_mut(&fact.agent) else {
             let agent = fact.agent;
             return Err(Bug(format!("the facts of {agent} were not loaded for this turn")));
         };
+        // Whatever is looked for later is looked for in this order.
+        let (n, at) = counted.last.map_or((0, fact.at), |last| (last.n, last.at));
+        if fact.n != n + 1 || fact.at < at {
+            let ScoreFact { agent, n: wrong, .. } = fact;
+            return Err(Bug(format!("fact {wrong} of {agent} does not follow fact {n}")));
+        }
         counted.last = Some(fact.mark());
         self.writes.facts.push(fact);
         Ok(())

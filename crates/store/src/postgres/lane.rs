@@ -1,16 +1,16 @@
 //! A lane: one connection that carries groups of calls.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use deadpool_postgres::{Object, Pool};
-use skep_base::{AgentId, Clock, Timestamp};
+use skep_base::{Clock, Timestamp};
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 
 use super::{
+    bases::Bases,
     describe, flush,
     load::{self, Time, Wanted},
-    standings::Standings,
 };
 use crate::{
     error::{OpenError, StoreError},
@@ -39,7 +39,7 @@ pub(super) struct Lane {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) commits: Arc<Commits>,
     pub(super) last_now: Timestamp,
-    pub(super) standings: Arc<Standings>,
+    pub(super) bases: Bases,
 }
 
 /// Why a group was not committed.
@@ -66,6 +66,8 @@ impl GroupError {
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::LOCK_NOT_AVAILABLE,
+            // The table of locks by name is full: call by call, few of them are held.
+            SqlState::OUT_OF_MEMORY,
         ];
         if raced.contains(code) || code.code() == "SK001" {
             return GroupError::Raced(text);
@@ -86,10 +88,10 @@ impl Lane {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let named = std::thread::Builder::new().name("skep-lane".to_owned());
-        named.spawn(move || runtime.block_on(self.serve_all())).map(drop).map_err(failed)
+        named.spawn(move || runtime.block_on(self.run())).map(drop).map_err(failed)
     }
 
-    async fn serve_all(mut self) {
+    async fn run(mut self) {
         while let Some(group) = self.next_group().await {
             self.serve(group).await;
         }
@@ -171,37 +173,14 @@ impl Lane {
         client: &Object,
         calls: &mut [Waiting],
     ) -> Result<Vec<Result<Outcome, Bug>>, GroupError> {
-        let (group, outcomes) = match self.run(client, calls, true).await? {
-            (group, _) if group.trusts_in_vain() => {
-                let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
-                client.batch_execute("rollback").await.map_err(failed)?;
-                self.run(client, calls, false).await?
-            }
-            run => run,
-        };
-        let counted: BTreeSet<AgentId> = group.new_facts.iter().map(|fact| fact.agent).collect();
-        let flushed = flush::flush(client, &group, self.last_now).await;
-        match &flushed {
-            Ok(()) => self.standings.add(&group.new_facts),
-            Err(_) => self.standings.forget_last(&counted),
-        }
-        flushed.map(|()| outcomes)
-    }
-
-    /// Loads what the calls name and runs them.
-    async fn run(
-        &mut self,
-        client: &Object,
-        calls: &mut [Waiting],
-        trusts: bool,
-    ) -> Result<(Group, Vec<Result<Outcome, Bug>>), GroupError> {
         let mut group = Group::default();
         let mut wanted = Wanted::of(calls.iter().map(|w| &w.call));
         let (clock, least) = (self.clock.as_deref(), self.last_now);
-        let time = Time { clock, least, standings: &self.standings, trusts };
+        let time = Time { clock, least, bases: &mut self.bases };
         self.last_now = load::load(client, &mut wanted, &mut group, time).await?;
         let outcomes =
             calls.iter_mut().map(|w| group.run(&mut w.call, self.last_now, w.entropy)).collect();
-        Ok((group, outcomes))
+        flush::flush(client, &group, self.last_now).await?;
+        Ok(outcomes)
     }
 }

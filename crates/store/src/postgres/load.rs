@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use skep_base::{AgentId, Amount, Clock, Timestamp, id::TransferId};
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{lane::GroupError, score_facts, standings::Standings};
+use super::{bases::Bases, lane::GroupError, score_facts};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
@@ -64,9 +64,7 @@ pub(super) struct Time<'a> {
     /// It is never earlier than this.
     pub(super) least: Timestamp,
     /// What depends on it.
-    pub(super) standings: &'a Standings,
-    /// Whether those who count are told what this node knows.
-    pub(super) trusts: bool,
+    pub(super) bases: &'a mut Bases,
 }
 
 /// Begins the transaction, loads, locks, and tells the time: one round trip, unless a stored
@@ -75,10 +73,10 @@ pub(super) async fn load(
     client: &Object,
     wanted: &mut Wanted,
     group: &mut Group,
-    time: Time<'_>,
+    mut time: Time<'_>,
 ) -> Result<Timestamp, GroupError> {
     loop {
-        let (now, missing) = load_named(client, wanted, group, &time).await?;
+        let (now, missing) = load_named(client, wanted, group, &mut time).await?;
         if missing.is_empty() {
             return Ok(now);
         }
@@ -96,7 +94,7 @@ async fn load_named(
     client: &Object,
     wanted: &Wanted,
     group: &mut Group,
-    time: &Time<'_>,
+    time: &mut Time<'_>,
 ) -> Result<(Timestamp, BTreeSet<AccountId>), GroupError> {
     wanted.expect_nothing(group);
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
@@ -148,49 +146,33 @@ async fn load_named(
     for row in &resolutions {
         keep_resolution(row, group)?;
     }
-    let Told { now, counted, on_trust } = told;
+    let (now, counted) = told;
     group.counted.extend(counted);
-    group.on_trust = on_trust;
     Ok((now, named_by_transfers))
 }
 
 /// The time, and what was counted of agents at that time.
-struct Told {
-    now: Timestamp,
-    counted: Vec<(AgentId, Counted)>,
-    /// Those of whom the database was not asked.
-    on_trust: BTreeSet<AgentId>,
-}
+type Told = (Timestamp, Vec<(AgentId, Counted)>);
 
-async fn tell_time(client: &Object, wanted: &Wanted, time: &Time<'_>) -> Result<Told, GroupError> {
-    let counts = |(agent, lock): (&AgentId, &Lock)| {
-        *lock == Lock::Exclusive && time.standings.has_last(agent)
-    };
-    if wanted.facts.is_empty() || time.trusts && wanted.facts.iter().all(counts) {
-        let now = ask_time(client, time).await?;
-        let known = |agent: &AgentId| Some((*agent, time.standings.counted(agent, now)?));
-        let counted: Option<Vec<_>> = wanted.facts.keys().map(known).collect();
-        // Which time it is was not known before: now and then somebody's window has moved.
-        if let Some(counted) = counted {
-            return Ok(Told { now, counted, on_trust: wanted.facts.keys().copied().collect() });
-        }
-    }
-    let agents: Vec<AgentId> = wanted.facts.keys().copied().collect();
+async fn tell_time(
+    client: &Object,
+    wanted: &Wanted,
+    time: &mut Time<'_>,
+) -> Result<Told, GroupError> {
     let least = time.least;
-    let fixed = time.clock.map(|clock| clock.now().max(least).as_ms());
-    let (now, counted) =
-        score_facts::counted(client, &agents, time.standings, fixed, least.as_ms()).await?;
-    Ok(Told { now, counted, on_trust: BTreeSet::new() })
-}
-
-async fn ask_time(client: &Object, time: &Time<'_>) -> Result<Timestamp, GroupError> {
-    if let Some(clock) = time.clock {
-        return Ok(clock.now().max(time.least));
+    let clock = time.clock.map(|clock| clock.now().max(least));
+    if !wanted.facts.is_empty() {
+        let agents: Vec<AgentId> = wanted.facts.keys().copied().collect();
+        let fixed = clock.map(|at| at.as_ms());
+        return score_facts::counted(client, &agents, time.bases, fixed, least.as_ms()).await;
+    }
+    if let Some(now) = clock {
+        return Ok((now, Vec::new()));
     }
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
     let statement = client.prepare_cached(NOW).await.map_err(failed)?;
     let told = client.query_one(&statement, &[]).await.map_err(failed)?;
-    Ok(Timestamp::from_ms(told.get(0)).max(time.least))
+    Ok((Timestamp::from_ms(told.get(0)).max(least), Vec::new()))
 }
 
 /// Columns of text, one array each; an empty one asks nothing.

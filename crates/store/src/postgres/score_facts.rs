@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use deadpool_postgres::Object;
 use skep_base::{AgentId, Hash32, Timestamp};
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     Postgres,
+    bases::Bases,
     flush::{Batch, Param, column},
     lane::GroupError,
     load::parsed,
-    standings::Standings,
 };
 use crate::{
     error::StoreError,
@@ -26,19 +26,27 @@ const LOCKED: &str = "
     select case w.exclusive when true then cast(pg_advisory_xact_lock(w.number) as text)
            else cast(pg_advisory_xact_lock_shared(w.number) as text) end
     from unnest($1::bigint[], $2::bool[]) w (number, exclusive)";
-/// The time, and for each agent its last fact; where that is asked, the last one before the window
-/// at that time, and when the first one within it was.
+/// The time, and for each agent its last fact.
+const LAST: &str = "
+    select coalesce($2::bigint, greatest($3::bigint, cast(
+               extract(epoch from clock_timestamp()) * 1000 as bigint))),
+           w.agent_id, l.*
+    from unnest($1::text[]) w (agent_id)
+    left join lateral (
+        select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        from score_facts x where x.agent_id = w.agent_id order by x.n desc limit 1) l on true";
+/// Besides, the last one before the window at that time, and when the first one within it was.
 const COUNTED: &str = "
     with told (now) as materialized (
         select coalesce($2::bigint, greatest($3::bigint, cast(
             extract(epoch from clock_timestamp()) * 1000 as bigint))))
     select told.now, w.agent_id, l.*, f.*, o.*
-    from told cross join unnest($1::text[], $5::bool[]) w (agent_id, asks)
+    from told cross join unnest($1::text[]) w (agent_id)
     left join lateral (
         select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
         from score_facts x where x.agent_id = w.agent_id order by x.n desc limit 1) l on true
     left join lateral (
-        select fact_number(w.agent_id, told.now - $4::bigint) as n where w.asks) b on true
+        select fact_number(w.agent_id, told.now - $4::bigint) as n where l.n is not null) b on true
     left join lateral (
         select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
         from score_facts x where x.agent_id = w.agent_id and x.n = b.n) f on true
@@ -75,13 +83,15 @@ const BEFORE: &str = "
     select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
            conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
     from score_facts where agent_id = $1
-        and n <= (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint - 1)))
+        and n <= (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n desc limit $5";
 
 /// Prepared beforehand, so that the question leaves together with its neighbours.
 pub(super) async fn prepare(client: &Object) -> Result<(), tokio_postgres::Error> {
-    client.prepare_cached(LOCKED).await?;
-    client.prepare_cached(COUNTED).await.map(drop)
+    for sql in [LOCKED, LAST, COUNTED] {
+        client.prepare_cached(sql).await?;
+    }
+    Ok(())
 }
 
 /// Locks agents' facts.
@@ -114,63 +124,59 @@ fn lock_number(agent: &AgentId) -> i64 {
 pub(super) async fn counted(
     client: &Object,
     agents: &[AgentId],
-    standings: &Standings,
+    bases: &mut Bases,
     fixed: Option<i64>,
     least: i64,
 ) -> Result<(Timestamp, Vec<(AgentId, Counted)>), GroupError> {
-    let asks: Vec<bool> = agents.iter().map(|agent| !standings.has_base(agent)).collect();
-    let (now, found) = ask_counted(client, agents, &asks, (fixed, least)).await?;
-    let stale = |(agent, _, _): &(AgentId, Counted, _)| {
-        standings.has_base(agent) && standings.base(agent, now).is_none()
-    };
-    // Which time it is was not known before: now and then somebody's window has moved.
-    let (now, found) = match found.iter().any(stale) {
-        true => ask_counted(client, agents, &vec![true; agents.len()], (fixed, least)).await?,
-        false => (now, found),
-    };
-    let counted =
-        found.into_iter().map(|(agent, counted, oldest)| match standings.base(&agent, now) {
-            Some(base) => (agent, Counted { base, ..counted }),
-            None => {
-                standings.keep(agent, counted.base, now, oldest);
-                (agent, counted)
-            }
-        });
-    Ok((now, counted.collect()))
-}
-
-/// For each agent also when its oldest fact within the window was, if that was asked.
-type Found = Vec<(AgentId, Counted, Option<Timestamp>)>;
-
-async fn ask_counted(
-    client: &Object,
-    agents: &[AgentId],
-    asks: &[bool],
-    (fixed, least): (Option<i64>, i64),
-) -> Result<(Timestamp, Found), GroupError> {
-    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
-    let statement = client.prepare_cached(COUNTED).await.map_err(failed)?;
-    let window = window_ms(SCORE_WINDOW);
-    let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
-    let rows = client
-        .query(&statement, &[&names, &fixed, &least, &window, &asks])
-        .await
-        .map_err(failed)?;
-    let Some(first) = rows.first() else {
-        return Err(GroupError::Refused("nobody's facts were asked for".to_owned()));
-    };
-    let now = Timestamp::from_ms(first.get(0));
-    let unreadable = |e: StoreError| GroupError::Refused(e.to_string());
-    let found = rows.iter().map(|row| {
+    if agents.iter().all(|agent| bases.knows(agent)) {
+        let (now, rows) = ask(client, LAST, agents, (fixed, least)).await?;
+        let told = |row: &Row| {
+            let (agent, last) = (parsed(row, 1)?, last_in(row, 2).map_err(refused)?);
+            Ok(bases.at(&agent, now).map(|base| (agent, Counted { last, base })))
+        };
+        let counted = rows.iter().map(told).collect::<Result<Option<Vec<_>>, GroupError>>()?;
+        // Which time it is was not known before: now and then somebody's window has moved.
+        if let Some(counted) = counted {
+            return Ok((now, counted));
+        }
+    }
+    let (now, rows) = ask(client, COUNTED, agents, (fixed, least)).await?;
+    let counted = rows.iter().map(|row| {
+        let (agent, counted) = (parsed(row, 1)?, counted_in(row, 2).map_err(refused)?);
         let oldest: Option<i64> = row.get(17);
-        let counted = counted_in(row, 2).map_err(unreadable)?;
-        Ok((parsed(row, 1)?, counted, oldest.map(Timestamp::from_ms)))
+        bases.keep(agent, counted.base, now, oldest.map(Timestamp::from_ms));
+        Ok((agent, counted))
     });
-    Ok((now, found.collect::<Result<_, GroupError>>()?))
+    Ok((now, counted.collect::<Result<_, GroupError>>()?))
 }
 
-/// The last fact from a column on, then the sums before the window.
-fn counted_in(row: &Row, first: usize) -> Result<Counted, StoreError> {
+fn refused(error: StoreError) -> GroupError {
+    GroupError::Refused(error.to_string())
+}
+
+async fn ask(
+    client: &Object,
+    sql: &'static str,
+    agents: &[AgentId],
+    (fixed, least): (Option<i64>, i64),
+) -> Result<(Timestamp, Vec<Row>), GroupError> {
+    let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    let statement = client.prepare_cached(sql).await.map_err(failed)?;
+    let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
+    let window = window_ms(SCORE_WINDOW);
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&names, &fixed, &least];
+    if sql == COUNTED {
+        params.push(&window);
+    }
+    let rows = client.query(&statement, &params).await.map_err(failed)?;
+    match rows.first() {
+        Some(first) => Ok((Timestamp::from_ms(first.get(0)), rows)),
+        None => Err(GroupError::Refused("nobody's facts were asked for".to_owned())),
+    }
+}
+
+/// The last fact from a column on.
+fn last_in(row: &Row, first: usize) -> Result<Option<ScoreMark>, StoreError> {
     let at: Option<i64> = row.get(first);
     let last = at.map(|at| {
         let (n, chain, totals) = (row.get(first + 1), row.get(first + 2), totals(row, first + 3));
@@ -181,9 +187,14 @@ fn counted_in(row: &Row, first: usize) -> Result<Counted, StoreError> {
             totals,
         })
     });
+    last.transpose()
+}
+
+/// The last fact from a column on, then the sums before the window.
+fn counted_in(row: &Row, first: usize) -> Result<Counted, StoreError> {
     let base: Option<i64> = row.get(first + 9);
     let base = base.map(|_| totals(row, first + 9)).unwrap_or_default();
-    Ok(Counted { last: last.transpose()?, base })
+    Ok(Counted { last: last_in(row, first)?, base })
 }
 
 fn window_ms(window: Duration) -> i64 {
@@ -256,7 +267,7 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<ScoreFact>, StoreError> {
         let agent = agent.to_string();
-        let (at, n) = before;
+        let (at, n) = (before.0, before.1.saturating_sub(1));
         let earlier = at.saturating_sub(1);
         let rows = self.ask(BEFORE, &[&agent, &at, &earlier, &n, &(limit as i64)]).await?;
         rows.iter().map(fact).collect()

@@ -195,7 +195,7 @@ async fn looked_at(store: &Store, of: AgentId) -> String {
     }
 }
 
-/// Each node remembers the last fact that it has added itself.
+/// No row is locked: facts are held by name, for as long as the transaction lasts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_count_on_from_each_others_facts() {
     let f = Fixture::postgres().await;
