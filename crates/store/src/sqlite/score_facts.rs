@@ -24,7 +24,7 @@ use crate::{
     error::StoreError,
     group::Group,
     score_fact::{COLUMNS, Counted, ScoreFact, ScoreMark, ScoreTotals},
-    turn::{Bug, RecordKey, StoredRecord},
+    turn::{RecordKey, StoredRecord},
 };
 
 /// Where the facts of agents end that were counted for.
@@ -88,12 +88,6 @@ pub(super) fn write(
             Some(end) => Some(*end),
             None => known.end(conn, &fact.agent)?,
         };
-        // No index refuses it, and whatever is looked for later is looked for in this order.
-        let (n, at) = before.map_or((0, i64::MIN), |end| (end.n, end.at));
-        if fact.n != n + 1 || fact.at.as_ms() < at {
-            let ScoreFact { agent, n: wrong, .. } = fact;
-            return Err(Bug(format!("fact {wrong} of {agent} does not follow fact {n}")).into());
-        }
         ends.insert(fact.agent, append(conn, fact, before)?);
     }
     Ok(ends)

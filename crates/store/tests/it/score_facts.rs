@@ -235,7 +235,7 @@ async fn add_next(store: &Store, of: AgentId) {
     assert!(matches!(outcome, Ok(Outcome::Done(_))), "{outcome:?}");
 }
 
-/// No index refuses a number that is taken or left out: the writer does, and what runs beside it
+/// No index refuses a number that is taken or left out: the turn does, and what runs beside it
 /// in the same group comes to no harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fact_out_of_order_is_refused_alone() {
