@@ -41,7 +41,7 @@ impl From<[u8; 32]> for Hash32 {
 
 impl fmt::Display for Hash32 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text::write_hex::<64>(f, &self.0)
+        text::write_hex::<64>(f, "", &self.0)
     }
 }
 

@@ -49,9 +49,21 @@ where
     }
 }
 
-/// Writes bytes as lower-case hex without a heap allocation; `N` is twice the number of bytes.
-pub(crate) fn write_hex<const N: usize>(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+/// Writes a prefix and bytes as lower-case hex, `N` characters in all.
+pub(crate) fn write_hex<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    prefix: &str,
+    bytes: &[u8],
+) -> fmt::Result {
     let mut text = [0; N];
-    hex::encode_to_slice(bytes, &mut text).map_err(|_| fmt::Error)?;
-    f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+    let (first, digits) = text.split_at_mut_checked(prefix.len()).ok_or(fmt::Error)?;
+    first.copy_from_slice(prefix.as_bytes());
+    hex::encode_to_slice(bytes, digits).map_err(|_| fmt::Error)?;
+    write_ascii(f, &text)
+}
+
+/// Writes a whole text in one go. Ids and times are written dozens of times in every step, and a
+/// string that takes them in parts is allocated anew for each part.
+pub(crate) fn write_ascii(f: &mut fmt::Formatter<'_>, text: &[u8]) -> fmt::Result {
+    f.write_str(std::str::from_utf8(text).map_err(|_| fmt::Error)?)
 }

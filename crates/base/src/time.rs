@@ -64,14 +64,22 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = date_of_day(self.0 / MS_PER_DAY);
         let ms = self.0 % MS_PER_DAY;
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-            ms / 3_600_000,
-            ms / 60_000 % 60,
-            ms / 1000 % 60,
-            ms % 1000
-        )
+        let mut written = *b"0000-00-00T00:00:00.000Z";
+        for (last, digits, mut number) in [
+            (3, 4, year),
+            (6, 2, month),
+            (9, 2, day),
+            (12, 2, ms / 3_600_000),
+            (15, 2, ms / 60_000 % 60),
+            (18, 2, ms / 1000 % 60),
+            (22, 3, ms % 1000),
+        ] {
+            for place in (last + 1 - digits..=last).rev() {
+                written[place] += (number % 10) as u8;
+                number /= 10;
+            }
+        }
+        text::write_ascii(f, &written)
     }
 }
 

@@ -170,8 +170,7 @@ impl WalletSignature {
 
 impl fmt::Display for WalletSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        text::write_hex::<130>(f, &self.0)
+        text::write_hex::<132>(f, "0x", &self.0)
     }
 }
 

@@ -63,7 +63,7 @@ const _: () =
 
 /// Where an agent's track record is.
 pub(crate) fn score_key(agent: &AgentId) -> RecordKey {
-    RecordKey { route: RouteKey::of(agent), kind: "score", id: agent.to_string() }
+    RecordKey::own("score", agent)
 }
 
 /// Where it is written down that an operator answers for fraud (9.7).

@@ -34,8 +34,7 @@ impl AgentId {
 
 impl fmt::Display for AgentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        text::write_hex::<40>(f, &self.0)
+        text::write_hex::<42>(f, "0x", &self.0)
     }
 }
 

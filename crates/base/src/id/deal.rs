@@ -74,13 +74,16 @@ pub struct ParseUuidError {
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 fn write(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            f.write_str("-")?;
-        }
-        write!(f, "{byte:02x}")?;
+    let mut digits = [0; 32];
+    hex::encode_to_slice(bytes, &mut digits).map_err(|_| fmt::Error)?;
+    let (mut text, mut from) = ([b'-'; 36], 0);
+    for (at, end) in HYPHENS.into_iter().chain([36]).enumerate() {
+        // As many hyphens stand before this part as parts do.
+        let part = &mut text[from + at..end];
+        part.copy_from_slice(&digits[from..from + part.len()]);
+        from += part.len();
     }
-    Ok(())
+    text::write_ascii(f, &text)
 }
 
 fn read(text: &str) -> Option<[u8; 16]> {

@@ -25,7 +25,7 @@ impl Did {
 
 impl fmt::Display for Did {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{METHOD}{}", self.0)
+        text::write_hex::<74>(f, METHOD, self.0.as_bytes())
     }
 }
 

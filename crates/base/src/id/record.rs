@@ -6,7 +6,11 @@ use std::{
     str::FromStr,
 };
 
-use crate::{hash::sha256_parts, text::FromText, time::Timestamp};
+use crate::{
+    hash::sha256_parts,
+    text::{FromText, write_ascii},
+    time::Timestamp,
+};
 
 /// What an id names. The kind is in its text, so that ids cannot be mixed up outside the program
 /// either.
@@ -24,6 +28,8 @@ macro_rules! kinds {
             impl Kind for $kind {
                 const PREFIX: &'static str = $prefix;
             }
+
+            const _: () = assert!($prefix.len() <= PREFIX_MAX);
 
             #[doc = concat!("An id that starts with `", $prefix, "_`.")]
             pub type $alias = Id<$kind>;
@@ -124,6 +130,9 @@ impl<K> Hash for Id<K> {
     }
 }
 
+/// The longest prefix of a kind.
+const PREFIX_MAX: usize = 4;
+
 /// Crockford's base 32, without the letters that look like digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
@@ -132,13 +141,15 @@ const CHARS: usize = 26;
 
 impl<K: Kind> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = u128::from_be_bytes(self.bytes);
-        let mut chars = [0; CHARS];
-        for (at, char) in chars.iter_mut().enumerate() {
-            *char = ALPHABET[(number >> (5 * (CHARS - 1 - at)) & 31) as usize];
+        let mut text = [b'_'; PREFIX_MAX + 1 + CHARS];
+        let (prefix, text) = (K::PREFIX.as_bytes(), &mut text[..K::PREFIX.len() + 1 + CHARS]);
+        text[..prefix.len()].copy_from_slice(prefix);
+        let mut number = u128::from_be_bytes(self.bytes);
+        for char in text[prefix.len() + 1..].iter_mut().rev() {
+            *char = ALPHABET[(number & 31) as usize];
+            number >>= 5;
         }
-        let chars = std::str::from_utf8(&chars).map_err(|_| fmt::Error)?;
-        write!(f, "{}_{chars}", K::PREFIX)
+        write_ascii(f, text)
     }
 }
 

@@ -63,7 +63,9 @@ impl Fact {
             at.as_bytes(),
         ];
         // Each field with its length, so that no two facts share bytes.
-        let mut bytes = before.as_bytes().to_vec();
+        let len = fields.iter().map(|field| 8 + field.len()).sum::<usize>();
+        let mut bytes = Vec::with_capacity(32 + len);
+        bytes.extend_from_slice(before.as_bytes());
         for field in fields {
             bytes.extend_from_slice(&(field.len() as u64).to_be_bytes());
             bytes.extend_from_slice(field);
