@@ -18,7 +18,6 @@ use skep_wire::{
 use tokio::task::JoinSet;
 
 use crate::{
-    bench::settle::cpu,
     client::now,
     stage::{self, Actor, Looker, entropy},
 };
@@ -32,27 +31,38 @@ const ROUND: usize = PAIRS * DEALS_EACH;
 /// What rounds of settlements took.
 #[derive(Clone, Debug, Default)]
 pub struct Took {
-    rounds: Vec<Duration>,
-    /// Of this process and its database, for all rounds.
+    rounds: Vec<Round>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    time: Duration,
+    /// Of this process and its database.
     cpu_seconds: f64,
 }
 
+/// The mean of the middle half: a disk that is busy elsewhere for a moment is nobody's cost.
+fn usual(rounds: impl Iterator<Item = f64>) -> f64 {
+    let mut rounds: Vec<f64> = rounds.collect();
+    rounds.sort_unstable_by(f64::total_cmp);
+    let quarter = rounds.len() / 4;
+    let middle = &rounds[quarter..rounds.len() - quarter];
+    middle.iter().sum::<f64>() / middle.len() as f64
+}
+
 impl Took {
-    /// In the median round: a disk that is busy elsewhere for a moment is nobody's cost.
+    /// In a usual round.
     pub fn a_second(&self) -> f64 {
-        let mut rounds = self.rounds.clone();
-        rounds.sort_unstable();
-        let median = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
-        ROUND as f64 / median.as_secs_f64()
+        ROUND as f64 / usual(self.rounds.iter().map(|round| round.time.as_secs_f64()))
     }
 
     /// For each second of CPU.
     pub fn a_cpu_second(&self) -> f64 {
-        (self.rounds.len() * ROUND) as f64 / self.cpu_seconds
+        ROUND as f64 / usual(self.rounds.iter().map(|round| round.cpu_seconds))
     }
 
     fn time(&self) -> Duration {
-        self.rounds.iter().sum()
+        self.rounds.iter().map(|round| round.time).sum()
     }
 }
 
@@ -92,10 +102,11 @@ impl Town {
     }
 
     /// Of this process and of the server's.
-    fn cpu_seconds(&self) -> Result<f64> {
+    fn cpu_seconds(&self) -> f64 {
         let server = self.server.iter().flat_map(|server| server.processes());
+        let all = server.chain(["self".to_owned()]);
         // One that has ended meanwhile took nothing worth counting.
-        Ok(cpu("self")? + server.filter_map(|process| cpu(&process).ok()).sum::<f64>())
+        all.filter_map(|process| cpu_seconds_of(&process)).sum()
     }
 
     /// Settlements, counted and not, in turns, so that a busy moment of the machine hits both.
@@ -132,7 +143,7 @@ impl Town {
         while let Some(made) = makers.join_next().await {
             ready.push(made??);
         }
-        let (before, started) = (self.cpu_seconds()?, Instant::now());
+        let (before, started) = (self.cpu_seconds(), Instant::now());
         let mut settlers = JoinSet::new();
         for deals in ready {
             let market = market.clone();
@@ -147,8 +158,8 @@ impl Town {
         while let Some(settled) = settlers.join_next().await {
             settled??;
         }
-        took.rounds.push(started.elapsed());
-        took.cpu_seconds += self.cpu_seconds()? - before;
+        let time = started.elapsed();
+        took.rounds.push(Round { time, cpu_seconds: self.cpu_seconds() - before });
         Ok(())
     }
 }
@@ -173,6 +184,18 @@ impl Pair {
         let raw = serde_json::to_value(&callback)?;
         Ok((callback, raw))
     }
+}
+
+/// CPU time of a process' threads by the scheduler's own count: it is asked for around every round,
+/// and the times in `/proc/*/stat` come in steps of 10 ms. A round in which a thread ends is not a
+/// usual one.
+fn cpu_seconds_of(process: &str) -> Option<f64> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let nanoseconds = |thread: std::fs::DirEntry| -> Option<f64> {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    Some(threads.filter_map(nanoseconds).sum::<f64>() / 1e9)
 }
 
 async fn register(market: &Market, actor: &Actor) -> Result<()> {
