@@ -85,7 +85,7 @@ pub(crate) const BROKEN: &str = "
                ap2_ok_sum - coalesce(lag(ap2_ok_sum) over one, 0) as ap2_ok,
                cents_sum - coalesce(lag(cents_sum) over one, 0) as cents,
                coalesce(lag(at) over one, at) as at_before
-        from score_facts f window one as (partition by agent_id order by n)) f
+        from score_facts_in_words f window one as (partition by agent_id order by n)) f
     where n <> n_before + 1 or at < at_before or cents <> released_cents
        or conduit <> case when dimension = 'conduit' then 1 else 0 end
        or conduit_ok <> case when dimension = 'conduit' and ok then 1 else 0 end

@@ -1,9 +1,11 @@
 //! What counts for a score, on PostgreSQL.
 
+mod packed;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use deadpool_postgres::Object;
-use skep_base::{AgentId, Hash32, Timestamp};
+use skep_base::{AgentId, Timestamp};
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
@@ -16,7 +18,7 @@ use super::{
 use crate::{
     error::StoreError,
     group::Group,
-    score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
+    score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark},
     turn::{Lock, RecordKey, StoredRecord},
 };
 
@@ -33,7 +35,7 @@ const LAST: &str = "
            w.agent_id, l.*
     from unnest($1::text[]) w (agent_id)
     left join lateral (
-        select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        select n, at, body
         from score_facts x where x.agent_id = w.agent_id order by x.n desc limit 1) l on true";
 /// Besides, the last one before the window at that time, and when the first one within it was.
 const COUNTED: &str = "
@@ -43,13 +45,12 @@ const COUNTED: &str = "
     select told.now, w.agent_id, l.*, f.*, o.*
     from told cross join unnest($1::text[]) w (agent_id)
     left join lateral (
-        select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        select n, at, body
         from score_facts x where x.agent_id = w.agent_id order by x.n desc limit 1) l on true
     left join lateral (
         select fact_number(w.agent_id, told.now - $4::bigint) as n where l.n is not null) b on true
     left join lateral (
-        select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-        from score_facts x where x.agent_id = w.agent_id and x.n = b.n) f on true
+        select body from score_facts x where x.agent_id = w.agent_id and x.n = b.n) f on true
     left join lateral (
         select at as oldest_at
         from score_facts x where x.agent_id = w.agent_id and x.n = b.n + 1) o on true";
@@ -59,30 +60,21 @@ const RECORD_COUNTED: &str = "
     from (select 1) one
     left join records r on r.route_key = $1 and r.kind = $2 and r.id = $3
     left join lateral (
-        select at, n, chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        select n, at, body
         from score_facts x where x.agent_id = $4 order by x.n desc limit 1) l on true
     left join lateral (
-        select conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
+        select body
         from score_facts x where x.agent_id = $4 and x.n = fact_number($4, $5)) f on true";
 pub(crate) const INSERT_FACTS: &str = "
-    insert into score_facts
-        (agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
-         conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum)
-    select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
-                         $6::bool[], $7::bigint[], $8::text[], $9::bytea[], $10::bytea[],
-                         $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
-                         $15::bigint[], $16::bigint[])";
+    insert into score_facts (agent_id, n, at, body)
+    select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])";
 /// Later than a time, or of that time with a higher number.
 const AFTER: &str = "
-    select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
-           conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-    from score_facts where agent_id = $1
+    select n, at, body from score_facts where agent_id = $1
         and n > (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n limit $5";
 const BEFORE: &str = "
-    select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof, chain,
-           conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum, cents_sum
-    from score_facts where agent_id = $1
+    select n, at, body from score_facts where agent_id = $1
         and n <= (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n desc limit $5";
 
@@ -143,7 +135,7 @@ pub(super) async fn counted(
     let (now, rows) = ask(client, COUNTED, agents, (fixed, least)).await?;
     let counted = rows.iter().map(|row| {
         let (agent, counted) = (parsed(row, 1)?, counted_in(row, 2).map_err(refused)?);
-        let oldest: Option<i64> = row.get(17);
+        let oldest: Option<i64> = row.get(6);
         bases.keep(agent, counted.base, now, oldest.map(Timestamp::from_ms));
         Ok((agent, counted))
     });
@@ -177,23 +169,15 @@ async fn ask(
 
 /// The last fact from a column on.
 fn last_in(row: &Row, first: usize) -> Result<Option<ScoreMark>, StoreError> {
-    let at: Option<i64> = row.get(first);
-    let last = at.map(|at| {
-        let (n, chain, totals) = (row.get(first + 1), row.get(first + 2), totals(row, first + 3));
-        Ok::<_, StoreError>(ScoreMark {
-            at: Timestamp::from_ms(at),
-            n,
-            chain: hash(chain)?,
-            totals,
-        })
-    });
-    last.transpose()
+    let n: Option<i64> = row.get(first);
+    n.map(|n| packed::mark(n, Timestamp::from_ms(row.get(first + 1)), row.get(first + 2)))
+        .transpose()
 }
 
-/// The last fact from a column on, then the sums before the window.
+/// The last fact from a column on, then the one whose sums are those before the window.
 fn counted_in(row: &Row, first: usize) -> Result<Counted, StoreError> {
-    let base: Option<i64> = row.get(first + 9);
-    let base = base.map(|_| totals(row, first + 9)).unwrap_or_default();
+    let before: Option<&[u8]> = row.get(first + 3);
+    let base = before.map(packed::totals).transpose()?.unwrap_or_default();
     Ok(Counted { last: last_in(row, first)?, base })
 }
 
@@ -213,21 +197,9 @@ pub(super) fn add_facts(batch: &mut Batch, group: &Group) {
 pub(crate) fn columns(facts: &[ScoreFact]) -> Vec<Param> {
     vec![
         column(facts, |f| f.agent.to_string()),
-        column(facts, |f| f.at.as_ms()),
         column(facts, |f| f.n),
-        column(facts, |f| f.dimension.clone()),
-        column(facts, |f| f.source.clone()),
-        column(facts, |f| f.ok),
-        column(facts, |f| f.released_cents),
-        column(facts, |f| f.counterparty.map(|agent| agent.to_string())),
-        column(facts, |f| f.proof.map(|hash| hash.as_bytes().to_vec())),
-        column(facts, |f| f.chain.as_bytes().to_vec()),
-        column(facts, |f| f.totals.conduit),
-        column(facts, |f| f.totals.conduit_ok),
-        column(facts, |f| f.totals.proofs),
-        column(facts, |f| f.totals.ap2),
-        column(facts, |f| f.totals.ap2_ok),
-        column(facts, |f| f.totals.released_cents),
+        column(facts, |f| f.at.as_ms()),
+        column(facts, packed::pack),
     ]
 }
 
@@ -253,11 +225,7 @@ impl Postgres {
         after: (i64, i64),
         limit: usize,
     ) -> Result<Vec<ScoreFact>, StoreError> {
-        let agent = agent.to_string();
-        let (at, n) = after;
-        let earlier = at.saturating_sub(1);
-        let rows = self.ask(AFTER, &[&agent, &at, &earlier, &n, &(limit as i64)]).await?;
-        rows.iter().map(fact).collect()
+        self.facts_found(AFTER, agent, after, limit).await
     }
 
     pub(crate) async fn score_facts_latest(
@@ -266,49 +234,22 @@ impl Postgres {
         before: (i64, i64),
         limit: usize,
     ) -> Result<Vec<ScoreFact>, StoreError> {
-        let agent = agent.to_string();
         let (at, n) = (before.0, before.1.saturating_sub(1));
-        let earlier = at.saturating_sub(1);
-        let rows = self.ask(BEFORE, &[&agent, &at, &earlier, &n, &(limit as i64)]).await?;
+        self.facts_found(BEFORE, agent, (at, n), limit).await
+    }
+
+    async fn facts_found(
+        &self,
+        sql: &'static str,
+        agent: AgentId,
+        (at, n): (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<ScoreFact>, StoreError> {
+        let (name, earlier) = (agent.to_string(), at.saturating_sub(1));
+        let rows = self.ask(sql, &[&name, &at, &earlier, &n, &(limit as i64)]).await?;
+        let fact = |row: &Row| {
+            packed::unpack(agent, row.get(0), Timestamp::from_ms(row.get(1)), row.get(2))
+        };
         rows.iter().map(fact).collect()
     }
-}
-
-fn totals(row: &Row, first: usize) -> ScoreTotals {
-    ScoreTotals {
-        conduit: row.get(first),
-        conduit_ok: row.get(first + 1),
-        proofs: row.get(first + 2),
-        ap2: row.get(first + 3),
-        ap2_ok: row.get(first + 4),
-        released_cents: row.get(first + 5),
-    }
-}
-
-fn fact(row: &Row) -> Result<ScoreFact, StoreError> {
-    Ok(ScoreFact {
-        agent: parsed_agent(row.get(0))?,
-        at: Timestamp::from_ms(row.get(1)),
-        n: row.get(2),
-        dimension: row.get(3),
-        source: row.get(4),
-        ok: row.get(5),
-        released_cents: row.get(6),
-        counterparty: row.get::<_, Option<&str>>(7).map(parsed_agent).transpose()?,
-        proof: row.get::<_, Option<&[u8]>>(8).map(hash).transpose()?,
-        chain: hash(row.get(9))?,
-        totals: totals(row, 10),
-    })
-}
-
-fn hash(bytes: &[u8]) -> Result<Hash32, StoreError> {
-    <[u8; 32]>::try_from(bytes).map(Hash32).map_err(|_| unreadable("a hash of another length"))
-}
-
-fn parsed_agent(text: &str) -> Result<AgentId, StoreError> {
-    text.parse().map_err(|_| unreadable(text))
-}
-
-fn unreadable(text: &str) -> StoreError {
-    StoreError::Unavailable(format!("the database holds an unreadable value: {text:?}"))
 }

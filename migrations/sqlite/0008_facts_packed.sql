@@ -1,0 +1,1 @@
+-- Only PostgreSQL pays for each column of a fact by itself.
