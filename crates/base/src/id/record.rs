@@ -29,8 +29,6 @@ macro_rules! kinds {
                 const PREFIX: &'static str = $prefix;
             }
 
-            const _: () = assert!($prefix.len() <= PREFIX_MAX);
-
             #[doc = concat!("An id that starts with `", $prefix, "_`.")]
             pub type $alias = Id<$kind>;
         )*
@@ -141,6 +139,7 @@ const CHARS: usize = 26;
 
 impl<K: Kind> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const { assert!(K::PREFIX.len() <= PREFIX_MAX) };
         let mut text = [b'_'; PREFIX_MAX + 1 + CHARS];
         let (prefix, text) = (K::PREFIX.as_bytes(), &mut text[..K::PREFIX.len() + 1 + CHARS]);
         text[..prefix.len()].copy_from_slice(prefix);
