@@ -30,7 +30,9 @@ use skep_score::{
     parameters::Parameters,
     track::{Around, Evaluated},
 };
-use skep_store::{Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn};
+use skep_store::{
+    Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn, track_key,
+};
 use skep_wire::score::{BenchmarkEvent, BenchmarkEventType, Evaluator};
 
 pub use self::{
@@ -60,11 +62,6 @@ use crate::{Failure, Market, answer::Stop, notice};
 // Both say how long a fact counts: the store to find sums by, the rules to name it.
 const _: () =
     assert!(skep_store::SCORE_WINDOW.as_millis() == skep_score::track::WINDOW.as_millis());
-
-/// Where an agent's track record is.
-pub(crate) fn score_key(agent: &AgentId) -> RecordKey {
-    RecordKey::own("score", agent)
-}
 
 /// Where it is written down that an operator answers for fraud (9.7).
 pub(crate) fn operator_score_key(operator: &Did) -> RecordKey {
@@ -134,8 +131,6 @@ pub(crate) struct Scored<'a> {
 /// Adds what counting touches: the track record, what was counted before the window, and whether
 /// the operator is in its cool-down. The agent's own record must be loaded too.
 pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock: Lock) {
-    // Whoever writes the track record holds the facts.
-    load.records.push((score_key(agent), Lock::None));
     load.records.push((operator_score_key(operator), Lock::None));
     load.facts.push((*agent, lock));
 }
@@ -185,7 +180,7 @@ impl Market {
         if change.is_nothing() || !self.counts {
             return Ok(ScoreLine::default());
         }
-        let mut track = self.track_of(turn, &who.agent)?;
+        let (mut track, stored) = self.track_and_stored(turn, &who.agent)?;
         let mut line = change.line(who.agent);
         change.apply(&mut track);
         if let Some(fact) = &mut line.counted {
@@ -204,7 +199,7 @@ impl Market {
             tell_badges(turn, &who.agent, &badges)?;
             turn.put(&key, &breadth)?;
         }
-        self.put_track(turn, &who.agent, &track)?;
+        stored.put(turn, &who.agent, &track)?;
         Ok(line)
     }
 
@@ -297,7 +292,7 @@ async fn stored_track(
     agent: &AgentId,
     now: Timestamp,
 ) -> Result<(i64, Track, Totals), StoreError> {
-    let (record, counted) = store.counted(*agent, score_key(agent), now).await?;
+    let (record, counted) = store.counted(*agent, track_key(agent), now).await?;
     let stored = match &record {
         None => Track::default(),
         Some(record) => read_own(record.body.as_bytes())

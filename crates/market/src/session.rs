@@ -25,7 +25,7 @@ use skep_base::{
 };
 use skep_score::Track;
 use skep_settle::session::{Account, Prices};
-use skep_store::{RecordKey, RouteKey, StoreError, Turn};
+use skep_store::{RecordKey, RouteKey, StoreError, Turn, track_key};
 use skep_wire::{
     conduit::{
         Act, ActionDone, CloseSession, OpenSession, SESSION_IDLE_MAX, SESSION_LIFE_MAX, Session,
@@ -40,11 +40,8 @@ pub use self::{
     refusal::SessionRefusal,
 };
 use crate::{
-    Answered, Failure, Guarded, Market, Refusal, Signed,
-    answer::Stop,
-    deal::standing_key,
-    identity::agent_key,
-    score::{score_key, tier_of},
+    Answered, Failure, Guarded, Market, Refusal, Signed, answer::Stop, deal::standing_key,
+    identity::agent_key, score::tier_of,
 };
 
 /// Sessions that one agent may have open, unless the operator says otherwise.
@@ -289,7 +286,7 @@ impl Market {
     /// transaction that follows asks again. Gives the agent's tier too.
     async fn caller(&self, signed: &Signed) -> Result<Tier, Failure> {
         let agent = &signed.agent;
-        let keys = vec![agent_key(agent), standing_key(agent), score_key(agent)];
+        let keys = vec![agent_key(agent), standing_key(agent), track_key(agent)];
         let mut records = self.read_all(keys).await?;
         let known: Option<crate::AgentRecord> = crate::read::next(&mut records)?;
         let unknown = || Refusal::UnknownAgent { agent: signed.agent.to_string() };

@@ -3,7 +3,7 @@
 use crate::turn::Bug;
 
 /// The database, not the rules, said no. Refusals of the rules are answers, not errors.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was written. Trying again may work.
     #[error("the database is not available: {0}")]

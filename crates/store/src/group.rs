@@ -23,7 +23,7 @@ use crate::{
     event::Event,
     list::ListChanges,
     listing::{ListingChanges, Payload},
-    score_fact::{Counted, ScoreFact},
+    score_fact::{Counted, ScoreFact, track_key},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, RouteKey,
@@ -72,6 +72,13 @@ pub(crate) struct NewGuard {
 pub(crate) struct RecordSlot {
     pub(crate) stored_version: i64,
     pub(crate) now: Option<StoredRecord>,
+}
+
+impl RecordSlot {
+    /// As the database has it.
+    pub(crate) fn of(stored: Option<StoredRecord>) -> RecordSlot {
+        RecordSlot { stored_version: stored.as_ref().map_or(0, |r| r.version), now: stored }
+    }
 }
 
 /// What a group has loaded, and what it will write.
@@ -192,6 +199,10 @@ impl Group {
         for (agent, _) in &call.load.facts {
             if let Some(counted) = self.counted.get(agent) {
                 turn.counted.insert(*agent, *counted);
+            }
+            let key = track_key(agent);
+            if let Some(slot) = self.records.get(&key) {
+                turn.records.insert(key, slot.now.clone());
             }
         }
         let mut wanted = call.load.accounts.clone();

@@ -30,11 +30,13 @@ macro_rules! migrations {
 
 pub(crate) const SQLITE: &[Migration] = migrations!(
     "sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire", 5 "0005_score",
-    6 "0006_listing_numbers", 7 "0007_facts_in_order", 8 "0008_facts_packed"
+    6 "0006_listing_numbers", 7 "0007_facts_in_order", 8 "0008_facts_packed",
+    9 "0009_counted_in_wallets"
 );
 pub(crate) const POSTGRES: &[Migration] = migrations!(
     "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire",
-    5 "0005_score", 6 "0006_listing_numbers", 7 "0007_facts_in_order", 8 "0008_facts_packed"
+    5 "0005_score", 6 "0006_listing_numbers", 7 "0007_facts_in_order", 8 "0008_facts_packed",
+    9 "0009_counted_in_wallets"
 );
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer

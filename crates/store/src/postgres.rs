@@ -5,10 +5,11 @@
 //! round trips, however many calls.
 
 pub(crate) mod audit;
-mod bases;
 mod connect;
 mod flush;
+mod held;
 mod jobs;
+mod known;
 mod lane;
 mod listings;
 mod load;
@@ -26,7 +27,7 @@ use tokio::{
 };
 
 use self::{
-    bases::Bases,
+    known::Known,
     lane::{Lane, Waiting},
 };
 use crate::{
@@ -72,7 +73,7 @@ impl Postgres {
                 clock: options.clock.clone(),
                 commits: commits.clone(),
                 last_now: Timestamp::from_ms(0),
-                bases: Bases::default(),
+                known: Known::default(),
             };
             lane.start()?;
         }

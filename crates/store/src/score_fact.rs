@@ -7,6 +7,17 @@ use std::time::Duration;
 
 use skep_base::{AgentId, Hash32, Timestamp};
 
+use crate::turn::RecordKey;
+
+/// The kind of record that a track record is.
+pub(crate) const TRACK: &str = "score";
+
+/// Where the rest of an agent's track record is: what not every fact changes. Whoever is told what
+/// was counted of an agent has it loaded, too.
+pub fn track_key(agent: &AgentId) -> RecordKey {
+    RecordKey::own(TRACK, agent)
+}
+
 /// How old a fact is that counts no more; one of exactly this age does not.
 pub const SCORE_WINDOW: Duration = Duration::from_secs(90 * 24 * 3600);
 

@@ -55,7 +55,15 @@ impl RecordKey {
         let id = id.to_string();
         RecordKey { route: RouteKey(id.clone()), kind, id }
     }
+
+    pub(crate) fn is_rarely_written(&self) -> bool {
+        RARELY_WRITTEN.contains(&self.kind)
+    }
 }
+
+/// Kinds of records of which most agents have none and which hardly ever change, while every
+/// settlement asks for them. An engine may know them as long as nobody has written any.
+pub(crate) const RARELY_WRITTEN: [&str; 1] = ["operator_score"];
 
 /// Whether a loaded record may be written by the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,8 +86,9 @@ pub struct Load {
     pub transfers: Vec<(RouteKey, TransferId)>,
     /// Unique names, as (kind, name).
     pub names: Vec<(&'static str, String)>,
-    /// Agents of whom the turn is told what was counted, and what before the window that ends now.
-    /// Only who holds them exclusively adds facts; the lock serves for the track record, too.
+    /// Agents of whom the turn is told what was counted, and what before the window that ends now;
+    /// their track records are loaded, too. Only who holds them exclusively adds facts or writes
+    /// a track record.
     pub facts: Vec<(AgentId, Lock)>,
 }
 

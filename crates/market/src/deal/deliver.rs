@@ -3,7 +3,7 @@
 use serde_json::Value;
 use skep_base::{AgentId, hash::json_sha256};
 use skep_settle::{BadMessage, criteria, deal::Input, offer::check_header};
-use skep_store::{Bug, Lock};
+use skep_store::{Bug, Lock, track_key};
 use skep_wire::{
     identity::Agent,
     settle::{
@@ -15,11 +15,7 @@ use super::{
     DealRecord, DealRefusal, delivery_key, loaded, negotiate::party, standing::standing_key,
     verifiers::Need,
 };
-use crate::{
-    Answered, Failure, Market, Refusal, Signed,
-    answer::Stop,
-    score::{score_key, tier_of},
-};
+use crate::{Answered, Failure, Market, Refusal, Signed, answer::Stop, score::tier_of};
 
 /// How often a delivery is prepared anew because the picked verifier went away.
 const PREPARATIONS_MAX: u32 = 4;
@@ -106,7 +102,7 @@ impl Market {
         let auto_approve = hints.as_ref().and_then(|h| h.auto_approve).unwrap_or(false);
         if auto_approve {
             load.records.push((standing_key(&known.deal.provider), Lock::None));
-            load.records.push((score_key(&known.deal.provider), Lock::None));
+            load.records.push((track_key(&known.deal.provider), Lock::None));
         }
         if let Some(verifier) = &verifier {
             Market::load_verifier(&mut load, verifier);

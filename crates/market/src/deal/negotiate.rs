@@ -10,7 +10,7 @@ use skep_settle::{
     offer::check_response,
     terms::OFFER_LIFETIME,
 };
-use skep_store::{AccountId, Bug, Load, Lock, RouteKey, Turn};
+use skep_store::{AccountId, Bug, Load, Lock, RouteKey, Turn, track_key};
 use skep_wire::settle::{
     NegotiationAnswer, NegotiationRequest, NegotiationResponse, NegotiationStatus, ResponseStatus,
     Role, Tier,
@@ -22,7 +22,7 @@ use crate::{
     answer::Stop,
     identity::agent_key,
     notice::tell,
-    score::{Scored, load_track, score_key},
+    score::{Scored, load_track},
     transfer::not_in_debt,
 };
 
@@ -76,7 +76,7 @@ impl Market {
             records: vec![
                 (key.clone(), Lock::Exclusive),
                 (agent_key(&provider), Lock::None),
-                (score_key(&provider), Lock::None),
+                (track_key(&provider), Lock::None),
             ],
             accounts: vec![wallet.clone()],
             ..Load::default()

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
 use skep_base::{AgentId, json::read_own};
 use skep_score::Track;
-use skep_store::{Bug, RecordKey, Turn};
+use skep_store::{Bug, RecordKey, Turn, track_key};
 use skep_wire::settle::Tier;
 
-use super::{fact, score_key};
+use super::fact;
 use crate::{Market, answer::Stop, identity::agent_key, recent::Recent};
 
 /// What was read of late.
@@ -55,16 +55,40 @@ fn read<T: DeserializeOwned>(
     Ok(Some(read))
 }
 
+/// A track record before the turn, if there was one.
+pub(super) struct StoredTrack(Option<Arc<Read<Track>>>);
+
+impl StoredTrack {
+    /// Writes a track record that has changed.
+    pub(super) fn put(self, turn: &mut Turn, agent: &AgentId, track: &Track) -> Result<(), Stop> {
+        let after = track.to_store();
+        match self.0 {
+            Some(before) if before.value == after => Ok(()),
+            _ => Ok(turn.put(&track_key(agent), &after)?),
+        }
+    }
+}
+
 impl Market {
     fn stored_track(&self, turn: &Turn, agent: &AgentId) -> Result<Option<Arc<Read<Track>>>, Stop> {
-        read(turn, &score_key(agent), agent, &self.seen.tracks)
+        read(turn, &track_key(agent), agent, &self.seen.tracks)
     }
 
     /// The track record of a turn that loaded it.
     pub(crate) fn track_of(&self, turn: &Turn, agent: &AgentId) -> Result<Track, Stop> {
+        Ok(self.track_and_stored(turn, agent)?.0)
+    }
+
+    /// Besides, what of it is stored, for whoever writes it in the same turn.
+    pub(super) fn track_and_stored(
+        &self,
+        turn: &Turn,
+        agent: &AgentId,
+    ) -> Result<(Track, StoredTrack), Stop> {
         let stored = self.stored_track(turn, agent)?;
-        let stored = stored.map(|read| read.value.clone()).unwrap_or_default();
-        Ok(Track::resume(stored, turn.counted(agent)?.last.map(fact::mark)))
+        let track = stored.as_ref().map(|read| read.value.clone()).unwrap_or_default();
+        let track = Track::resume(track, turn.counted(agent)?.last.map(fact::mark));
+        Ok((track, StoredTrack(stored)))
     }
 
     /// The tier of a turn that loaded the track record, whether or not it loaded the facts.
@@ -80,11 +104,7 @@ impl Market {
         agent: &AgentId,
         track: &Track,
     ) -> Result<(), Stop> {
-        let (before, after) = (self.stored_track(turn, agent)?, track.to_store());
-        match before {
-            Some(before) if before.value == after => Ok(()),
-            _ => Ok(turn.put(&score_key(agent), &after)?),
-        }
+        StoredTrack(self.stored_track(turn, agent)?).put(turn, agent, track)
     }
 
     /// Whether an agent whose record was loaded has a key that is not revoked.

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use rusqlite::{Connection, params};
-use skep_base::AgentId;
+use skep_base::{AgentId, Asset};
 use tokio_postgres::{Client, types::ToSql};
 
 use super::bulk;
 use crate::{
-    postgres::score_facts::{INSERT_FACTS, columns},
+    account::AccountId,
+    postgres::score_facts::{INSERT_FACTS, columns, first_mark},
     score_fact::ScoreFact,
     sqlite::score_facts::write_first,
 };
@@ -60,12 +61,21 @@ async fn postgres(
     let records = "
         insert into records (route_key, kind, id, version, body, updated_at)
         select id, 'score', id, 1, body, 0 from unnest($1::text[], $2::text[]) w (id, body)";
+    let wallets = "
+        insert into accounts (account, purpose, asset, posted, held, debited, owed, counted,
+                              version, opened_at)
+        select w.account, 'wallet', 'USDC', 0, 0, 0, 0, w.counted, 1, 0
+        from unnest($1::text[], $2::bytea[]) w (account, counted)";
     let facts = client.prepare(INSERT_FACTS).await?;
     for batch in bulk::batches(numbers) {
         let samples: Vec<ScoreSample> = batch.map(make).collect();
         let ids: Vec<String> = samples.iter().map(|s| s.agent.to_string()).collect();
         let bodies: Vec<&str> = samples.iter().map(|s| s.record.as_str()).collect();
         client.execute(records, &[&ids, &bodies]).await?;
+        let names: Vec<String> =
+            samples.iter().map(|s| AccountId::wallet(&s.agent, Asset::USDC).to_string()).collect();
+        let marks: Vec<Vec<u8>> = samples.iter().map(|s| first_mark(&s.facts, &s.record)).collect();
+        client.execute(wallets, &[&names, &marks]).await?;
         let rows: Vec<ScoreFact> = samples.into_iter().flat_map(|s| s.facts).collect();
         let columns = columns(&rows);
         let params: Vec<&(dyn ToSql + Sync)> =

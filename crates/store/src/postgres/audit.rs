@@ -62,6 +62,7 @@ async fn audit(client: &mut Client, mut progress: Progress) -> Result<Report, St
             report.problem(format!("{meaning}: {}", row.get::<_, String>(0)));
         }
     }
+    check_marks(&tx, &mut report).await?;
     check_chain(&tx, &mut report, &mut progress, total).await?;
     check_totals(&tx, &mut report).await?;
     tx.commit().await.map_err(unavailable)?;
@@ -119,6 +120,23 @@ async fn check_totals(tx: &Transaction<'_>, report: &mut Report) -> Result<(), S
         if held != brought_in {
             report.problem(format!("{asset}: accounts hold {held}, {brought_in} was brought in"));
         }
+    }
+    Ok(())
+}
+
+/// What a wallet says of its agent's facts is what they and the track record say.
+async fn check_marks(tx: &Transaction<'_>, report: &mut Report) -> Result<(), StoreError> {
+    let sql = "
+        select coalesce(a.account, w.account)
+        from (select account, counted from accounts where counted is not null) a
+        full join counted_in_wallets w on w.account = a.account
+        where a.counted is distinct from w.counted";
+    let rows = tx.query_raw(sql, std::iter::empty::<i64>()).await.map_err(unavailable)?;
+    let mut rows = std::pin::pin!(rows);
+    while let Some(row) = rows.try_next().await.map_err(unavailable)? {
+        let account: &str = row.get(0);
+        report
+            .problem(format!("a wallet that does not say how its agent's facts stand: {account}"));
     }
     Ok(())
 }

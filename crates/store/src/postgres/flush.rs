@@ -4,15 +4,20 @@
 //! hit exactly the rows it means raises an error, and an error turns the commit behind it into a
 //! rollback.
 
+use std::collections::BTreeSet;
+
 use deadpool_postgres::Object;
 use futures_util::future::join_all;
 use skep_base::{Amount, Timestamp};
 use tokio_postgres::{Statement, error::Severity, types::ToSql};
 
-use super::{describe, lane::GroupError, listings::add_listings, score_facts::add_facts};
+use super::{
+    describe, held::Marks, lane::GroupError, listings::add_listings, score_facts::add_facts,
+};
 use crate::{
     account::{Account, AccountId},
     group::{Group, RecordSlot},
+    turn::RecordKey,
 };
 
 const INSERT_RECORDS: &str = "
@@ -27,21 +32,23 @@ const UPDATE_RECORDS: &str = "
           and r.version = w.old_version
         returning 1)
     select must_change((select count(*) from hit), cardinality($1::text[]))";
+const CHANGE_TAG: &str = "update rarely_written set tag = uuid_send(gen_random_uuid())";
 const INSERT_NAMES: &str = "
     insert into names (kind, name, owner)
     select * from unnest($1::text[], $2::text[], $3::text[])";
 const INSERT_ACCOUNTS: &str = "
     insert into accounts (account, purpose, asset, posted, held, debited, owed, debit_limit,
-                          version, opened_at)
-    select *, 1, $9 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
-                                $6::bigint[], $7::bigint[], $8::bigint[])";
+                          counted, version, opened_at)
+    select *, 1, $10 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
+                                 $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[])";
 const UPDATE_ACCOUNTS: &str = "
     with hit as (
         update accounts a set posted = w.posted, held = w.held, debited = w.debited,
-                              owed = w.owed, debit_limit = w.debit_limit, version = a.version + 1
+                              owed = w.owed, debit_limit = w.debit_limit, version = a.version + 1,
+                              counted = coalesce(w.counted, a.counted)
         from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-                    $6::bigint[], $7::bigint[])
-            w (account, posted, held, debited, owed, debit_limit, old_version)
+                    $6::bigint[], $7::bigint[], $8::bytea[])
+            w (account, posted, held, debited, owed, debit_limit, old_version, counted)
         where a.account = w.account and a.version = w.old_version
         returning 1)
     select must_change((select count(*) from hit), cardinality($1::text[]))";
@@ -116,11 +123,12 @@ where
 pub(super) async fn flush(
     client: &Object,
     group: &Group,
+    marks: &Marks<'_>,
     now: Timestamp,
 ) -> Result<(), GroupError> {
     let mut batch = Batch::default();
     add_records(&mut batch, group, now)?;
-    add_money(&mut batch, group, now);
+    add_money(&mut batch, group, marks, now);
     add_rest(&mut batch, group);
     add_lists(&mut batch, group, now);
     add_listings(&mut batch, group);
@@ -182,6 +190,9 @@ fn add_records(batch: &mut Batch, group: &Group, now: Timestamp) -> Result<(), G
         }
         batch.add(sql, params);
     }
+    if group.changed_records.iter().any(RecordKey::is_rarely_written) {
+        batch.add(CHANGE_TAG, Vec::new());
+    }
     if !group.new_names.is_empty() {
         let rows = &group.new_names;
         let params = vec![
@@ -194,10 +205,13 @@ fn add_records(batch: &mut Batch, group: &Group, now: Timestamp) -> Result<(), G
     Ok(())
 }
 
-fn add_money(batch: &mut Batch, group: &Group, now: Timestamp) {
-    let changed = group.changed_accounts.iter().filter_map(|id| group.accounts.get(id));
+fn add_money(batch: &mut Batch, group: &Group, marks: &Marks<'_>, now: Timestamp) {
+    let marked = marks.in_wallets.keys().copied();
+    let changed: BTreeSet<&AccountId> = group.changed_accounts.iter().chain(marked).collect();
+    let changed = changed.into_iter().filter_map(|id| group.accounts.get(id));
     let (new, old): (Vec<&Account>, Vec<&Account>) = changed.partition(|a| a.version == 0);
     let limit = |a: &&Account| a.debit_limit.map(Amount::minor);
+    let mark = |a: &&Account| marks.in_wallets.get(&a.id).cloned();
     if !new.is_empty() {
         let params = vec![
             column(&new, |a| a.id.as_str().to_owned()),
@@ -208,6 +222,7 @@ fn add_money(batch: &mut Batch, group: &Group, now: Timestamp) {
             column(&new, |a| a.debited.minor()),
             column(&new, |a| a.owed.minor()),
             column(&new, limit),
+            column(&new, mark),
             Box::new(now.as_ms()) as Param,
         ];
         batch.add(INSERT_ACCOUNTS, params);
@@ -221,6 +236,7 @@ fn add_money(batch: &mut Batch, group: &Group, now: Timestamp) {
             column(&old, |a| a.owed.minor()),
             column(&old, limit),
             column(&old, |a| a.version),
+            column(&old, mark),
         ];
         batch.add(UPDATE_ACCOUNTS, params);
     }

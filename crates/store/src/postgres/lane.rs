@@ -1,6 +1,6 @@
 //! A lane: one connection that carries groups of calls.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use deadpool_postgres::{Object, Pool};
 use skep_base::{Clock, Timestamp};
@@ -8,9 +8,10 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 
 use super::{
-    bases::Bases,
     describe, flush,
-    load::{self, Time, Wanted},
+    held::Marks,
+    known::Known,
+    load::{self, Around, Wanted},
 };
 use crate::{
     error::{OpenError, StoreError},
@@ -39,7 +40,7 @@ pub(super) struct Lane {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) commits: Arc<Commits>,
     pub(super) last_now: Timestamp,
-    pub(super) bases: Bases,
+    pub(super) known: Known,
 }
 
 /// Why a group was not committed.
@@ -55,6 +56,17 @@ pub(super) enum GroupError {
 }
 
 impl GroupError {
+    /// What callers are told who wait no longer.
+    fn answer(self) -> StoreError {
+        match self {
+            GroupError::Lost(text) => StoreError::Unknown(text),
+            GroupError::Failed(text) | GroupError::Raced(text) => StoreError::Unavailable(text),
+            GroupError::Refused(text) => {
+                StoreError::Bug(Bug(format!("the database refused what the rules allowed: {text}")))
+            }
+        }
+    }
+
     /// What an error before the commit was sent means.
     pub(super) fn before_commit(error: &tokio_postgres::Error) -> GroupError {
         let text = describe(error);
@@ -66,8 +78,6 @@ impl GroupError {
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::LOCK_NOT_AVAILABLE,
-            // The table of locks by name is full: call by call, few of them are held.
-            SqlState::OUT_OF_MEMORY,
         ];
         if raced.contains(code) || code.code() == "SK001" {
             return GroupError::Raced(text);
@@ -77,6 +87,13 @@ impl GroupError {
             Some("23" | "42" | "22") => GroupError::Refused(text),
             _ => GroupError::Failed(text),
         }
+    }
+}
+
+fn refuse(calls: Vec<Waiting>, answer: &StoreError) {
+    tracing::error!(error = %answer, "a group was not committed");
+    for waiting in calls {
+        let _ = waiting.answer.send(Err(answer.clone()));
     }
 }
 
@@ -109,47 +126,33 @@ impl Lane {
     }
 
     /// Commits the calls together; if that cannot be, each alone.
-    async fn serve(&mut self, mut calls: Vec<Waiting>) {
-        let error = match self.commit(&mut calls).await {
-            Ok(outcomes) => {
-                self.written.notify_one();
-                self.commits.count(calls.len());
-                for (waiting, outcome) in calls.into_iter().zip(outcomes) {
-                    // A caller that no longer listens has lost the answer, not the write.
-                    let _ = waiting.answer.send(outcome.map_err(StoreError::from));
+    async fn serve(&mut self, calls: Vec<Waiting>) {
+        let mut groups = VecDeque::from([calls]);
+        while let Some(mut calls) = groups.pop_front() {
+            let error = match self.commit(&mut calls).await {
+                Ok(outcomes) => {
+                    self.written.notify_one();
+                    self.commits.count(calls.len());
+                    for (waiting, outcome) in calls.into_iter().zip(outcomes) {
+                        // A caller that no longer listens has lost the answer, not the write.
+                        let _ = waiting.answer.send(outcome.map_err(StoreError::from));
+                    }
+                    continue;
                 }
-                return;
-            }
-            Err(error) => error,
-        };
-        let answer = match error {
-            GroupError::Lost(text) => StoreError::Unknown(text),
-            GroupError::Failed(text) => StoreError::Unavailable(text),
-            GroupError::Raced(text) | GroupError::Refused(text) if calls.len() > 1 => {
-                tracing::debug!(reason = text, calls = calls.len(), "a group runs call by call");
-                for waiting in calls {
-                    Box::pin(self.serve(vec![waiting])).await;
+                Err(error) => error,
+            };
+            match error {
+                GroupError::Raced(text) | GroupError::Refused(text) if calls.len() > 1 => {
+                    tracing::debug!(reason = text, calls = calls.len(), "run call by call");
+                    groups.extend(calls.into_iter().map(|waiting| vec![waiting]));
                 }
-                return;
+                GroupError::Raced(text) if calls[0].tries < TRIES_MAX => {
+                    tracing::debug!(reason = text, "a call runs again");
+                    calls[0].tries += 1;
+                    groups.push_front(calls);
+                }
+                error => refuse(calls, &error.answer()),
             }
-            GroupError::Raced(text) if calls[0].tries < TRIES_MAX => {
-                tracing::debug!(reason = text, "a call runs again");
-                calls[0].tries += 1;
-                Box::pin(self.serve(calls)).await;
-                return;
-            }
-            GroupError::Raced(text) => StoreError::Unavailable(text),
-            GroupError::Refused(text) => {
-                StoreError::Bug(Bug(format!("the database refused what the rules allowed: {text}")))
-            }
-        };
-        tracing::error!(error = %answer, "a group was not committed");
-        for waiting in calls {
-            let _ = waiting.answer.send(Err(match &answer {
-                StoreError::Unknown(text) => StoreError::Unknown(text.clone()),
-                StoreError::Unavailable(text) => StoreError::Unavailable(text.clone()),
-                StoreError::Bug(bug) => StoreError::Bug(bug.clone()),
-            }));
         }
     }
 
@@ -176,11 +179,14 @@ impl Lane {
         let mut group = Group::default();
         let mut wanted = Wanted::of(calls.iter().map(|w| &w.call));
         let (clock, least) = (self.clock.as_deref(), self.last_now);
-        let time = Time { clock, least, bases: &mut self.bases };
-        self.last_now = load::load(client, &mut wanted, &mut group, time).await?;
+        let around = Around { clock, least, known: &mut self.known };
+        let loaded = load::load(client, &mut wanted, &mut group, around).await?;
+        self.last_now = loaded.now;
         let outcomes =
-            calls.iter_mut().map(|w| group.run(&mut w.call, self.last_now, w.entropy)).collect();
-        flush::flush(client, &group, self.last_now).await?;
+            calls.iter_mut().map(|w| group.run(&mut w.call, loaded.now, w.entropy)).collect();
+        let marks = Marks::of(&group, &loaded.held)?;
+        flush::flush(client, &group, &marks, loaded.now).await?;
+        marks.remember(&mut self.known.tracks);
         Ok(outcomes)
     }
 }

@@ -7,17 +7,24 @@ use futures_util::future::try_join_all;
 use skep_base::{AgentId, Amount, Clock, Timestamp, id::TransferId};
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{bases::Bases, lane::GroupError, score_facts};
+use super::{
+    held::{Asked, Held, MARKS, WantedFacts, key_columns, stored},
+    known::{Known, Rare, Tag},
+    lane::GroupError,
+    score_facts,
+};
 use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
     group::{Group, KeptAnswer, RecordSlot, accounts_of},
-    score_fact::Counted,
+    score_fact::ScoreTotals,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Call, Lock, RecordKey, RouteKey, StoredRecord},
 };
 
-pub(super) const NOW: &str = "select cast(extract(epoch from clock_timestamp()) * 1000 as bigint)";
+/// The time, and the tag of the records that hardly ever change.
+pub(super) const NOW: &str = "
+    select cast(extract(epoch from clock_timestamp()) * 1000 as bigint), tag from rarely_written";
 
 const GUARDS: &str = "
     select g.scope, g.key, g.fingerprint, g.refused, g.body
@@ -27,7 +34,7 @@ const NAMES: &str = "
     select n.kind, n.name, n.owner
     from names n join unnest($1::text[], $2::text[]) w (kind, name)
         on n.kind = w.kind and n.name = w.name";
-const RECORDS: &str = "
+pub(super) const RECORDS: &str = "
     select r.route_key, r.kind, r.id, r.version, r.body
     from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
         on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
@@ -51,20 +58,26 @@ pub(super) const RESOLUTIONS: &str = "
     from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
         on t.route_key = w.route_key and t.pending_id = w.id";
 const ACCOUNTS_LOCKED: &str = "
-    select account, posted, held, debited, owed, debit_limit, version
+    select account, posted, held, debited, owed, debit_limit, version, counted
     from accounts where account = any($1) order by account for update";
 const DEBTS: &str = "
     select id, creditor_account, open from debts
     where debtor_account = $1 and open > 0 order by opened_at, id limit $2";
 
-/// What the time is taken from.
-pub(super) struct Time<'a> {
+/// What a lane brings along.
+pub(super) struct Around<'a> {
     /// Overrides the database's clock, for tests.
     pub(super) clock: Option<&'a dyn Clock>,
     /// It is never earlier than this.
     pub(super) least: Timestamp,
-    /// What depends on it.
-    pub(super) bases: &'a mut Bases,
+    pub(super) known: &'a mut Known,
+}
+
+/// What a group goes by besides what it has loaded.
+pub(super) struct Loaded {
+    pub(super) now: Timestamp,
+    /// The agents whose facts and track records are held.
+    pub(super) held: BTreeMap<AgentId, Held>,
 }
 
 /// Begins the transaction, loads, locks, and tells the time: one round trip, unless a stored
@@ -73,12 +86,12 @@ pub(super) async fn load(
     client: &Object,
     wanted: &mut Wanted,
     group: &mut Group,
-    mut time: Time<'_>,
-) -> Result<Timestamp, GroupError> {
+    mut around: Around<'_>,
+) -> Result<Loaded, GroupError> {
     loop {
-        let (now, missing) = load_named(client, wanted, group, &mut time).await?;
+        let (loaded, missing) = load_named(client, wanted, group, &mut around).await?;
         if missing.is_empty() {
-            return Ok(now);
+            return Ok(loaded);
         }
         // Locked behind the others, they could make two groups wait for each other: all locks go,
         // and all are taken anew in order.
@@ -94,8 +107,8 @@ async fn load_named(
     client: &Object,
     wanted: &Wanted,
     group: &mut Group,
-    time: &mut Time<'_>,
-) -> Result<(Timestamp, BTreeSet<AccountId>), GroupError> {
+    around: &mut Around<'_>,
+) -> Result<(Loaded, BTreeSet<AccountId>), GroupError> {
     wanted.expect_nothing(group);
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
     // Prepared beforehand, the questions below leave in the order in which they are written.
@@ -103,15 +116,19 @@ async fn load_named(
     {
         client.prepare_cached(sql).await.map_err(failed)?;
     }
-    client.prepare_cached(ACCOUNTS_LOCKED).await.map_err(failed)?;
-    score_facts::prepare(client).await.map_err(failed)?;
+    for sql in [ACCOUNTS_LOCKED, MARKS, score_facts::BASES] {
+        client.prepare_cached(sql).await.map_err(failed)?;
+    }
     let begin = async { client.batch_execute("begin").await.map_err(failed) };
     let own_accounts = names_of(&wanted.accounts);
+    let facts = Asked::of(&wanted.facts, &around.known.tracks);
+    let is_unknown = |key: &&RecordKey| around.known.rare.get(key).is_none();
+    let unknown: Vec<&RecordKey> = wanted.rare.iter().filter(is_unknown).collect();
+    let rare = key_columns(&unknown);
     // Whoever resolves a hold locks its debit account first: read after the lock, the resolution
     // is the last word.
     let answers = futures_util::try_join!(
         begin,
-        score_facts::lock(client, &wanted.facts),
         ask(client, GUARDS, &wanted.guards),
         ask(client, NAMES, &wanted.names),
         ask(client, RECORDS_LOCKED, &wanted.locked),
@@ -120,15 +137,20 @@ async fn load_named(
         ask(client, TRANSFERS, &wanted.transfers),
         ask(client, ACCOUNTS_LOCKED, &own_accounts),
         ask(client, RESOLUTIONS, &wanted.transfers),
-        tell_time(client, wanted, time),
+        // After the locks: what is held is read as it stays.
+        ask(client, RECORDS, &facts.tracks),
+        ask(client, MARKS, &facts.marks),
+        tell_time(client, &wanted.facts, around),
+        // After their tag: what is read under it is never older than it.
+        ask(client, RECORDS, &rare),
     )?;
-    let (_, _, guards, names, locked, shared, read, transfers, accounts, resolutions, told) =
-        answers;
+    let (_, guards, names, locked, shared, read, transfers, accounts, resolutions, ..) = answers;
+    let (.., tracks, marks, (now, bases, tag), rare) = answers;
     keep_guards(&guards, group);
     for row in &names {
         wanted.keep_name(row, group);
     }
-    for row in read.iter().chain(&shared).chain(&locked) {
+    for row in read.iter().chain(&shared).chain(&locked).chain(&tracks).chain(&rare) {
         wanted.keep_record(row, group);
     }
     let mut named_by_transfers = BTreeSet::new();
@@ -146,39 +168,76 @@ async fn load_named(
     for row in &resolutions {
         keep_resolution(row, group)?;
     }
-    let (now, counted) = told;
-    group.counted.extend(counted);
-    Ok((now, named_by_transfers))
+    take_rare(client, wanted, (&unknown, tag), &mut around.known.rare, group).await?;
+    let (known, rows) = ((wanted, &mut around.known.tracks), (&*accounts, &*marks));
+    let held = facts.take(client, known, rows, &bases, group).await?;
+    Ok((Loaded { now, held }, named_by_transfers))
 }
 
-/// The time, and what was counted of agents at that time.
-type Told = (Timestamp, Vec<(AgentId, Counted)>);
-
-async fn tell_time(
+/// Keeps records that hardly ever change as they are known under their tag, and asks for those that
+/// are known no longer. The tag was read before the `asked` ones were.
+async fn take_rare(
     client: &Object,
     wanted: &Wanted,
-    time: &mut Time<'_>,
-) -> Result<Told, GroupError> {
-    let least = time.least;
-    let clock = time.clock.map(|clock| clock.now().max(least));
-    if !wanted.facts.is_empty() {
-        let agents: Vec<AgentId> = wanted.facts.keys().copied().collect();
-        let fixed = clock.map(|at| at.as_ms());
-        return score_facts::counted(client, &agents, time.bases, fixed, least.as_ms()).await;
+    (asked, tag): (&[&RecordKey], Tag),
+    known: &mut Rare,
+    group: &mut Group,
+) -> Result<(), GroupError> {
+    known.seen(tag);
+    let mut read = asked.to_vec();
+    let mut again = Vec::new();
+    for key in wanted.rare.iter().filter(|key| !asked.contains(key)) {
+        match known.get(key) {
+            Some(record) => drop(group.records.insert(key.clone(), RecordSlot::of(record.clone()))),
+            None => again.push(key),
+        }
     }
-    if let Some(now) = clock {
-        return Ok((now, Vec::new()));
+    for row in ask(client, RECORDS, &key_columns(&again)).await? {
+        wanted.keep_record(&row, group);
     }
+    read.extend(again);
+    read.into_iter().for_each(|key| known.keep(key, stored(group, key)));
+    Ok(())
+}
+
+/// The time, what was counted of the agents before the window that ends then, and the tag of the
+/// records that hardly ever change.
+async fn tell_time(
+    client: &Object,
+    facts: &BTreeMap<AgentId, WantedFacts>,
+    around: &mut Around<'_>,
+) -> Result<(Timestamp, BTreeMap<AgentId, ScoreTotals>, Tag), GroupError> {
+    let (least, bases) = (around.least, &mut around.known.bases);
+    let clock = around.clock.map(|clock| clock.now().max(least));
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
+    let agents: Vec<AgentId> = facts.keys().copied().collect();
     let statement = client.prepare_cached(NOW).await.map_err(failed)?;
-    let told = client.query_one(&statement, &[]).await.map_err(failed)?;
-    Ok((Timestamp::from_ms(told.get(0)).max(least), Vec::new()))
+    let told = async { client.query_one(&statement, &[]).await.map_err(failed) };
+    if !agents.iter().all(|agent| bases.knows(agent)) {
+        let asked = score_facts::bases(client, &agents, bases, (clock, least));
+        let (told, (now, bases)) = futures_util::try_join!(told, asked)?;
+        return Ok((now, bases, tag_in(&told)?));
+    }
+    let told = told.await?;
+    let now = clock.unwrap_or_else(|| Timestamp::from_ms(told.get(0)).max(least));
+    let known = agents.iter().map(|agent| Some((*agent, bases.at(agent, now)?)));
+    // Which time it is was not known before: now and then somebody's window has moved.
+    if let Some(known) = known.collect() {
+        return Ok((now, known, tag_in(&told)?));
+    }
+    let (now, bases) = score_facts::bases(client, &agents, bases, (clock, least)).await?;
+    Ok((now, bases, tag_in(&told)?))
+}
+
+fn tag_in(row: &Row) -> Result<Tag, GroupError> {
+    let bytes: &[u8] = row.get(1);
+    bytes.try_into().map_err(|_| unreadable("the tag of what is rarely written"))
 }
 
 /// Columns of text, one array each; an empty one asks nothing.
-type Columns = Vec<Vec<String>>;
+pub(super) type Columns = Vec<Vec<String>>;
 
-async fn ask(
+pub(super) async fn ask(
     client: &Object,
     sql: &'static str,
     columns: &Columns,
@@ -200,11 +259,13 @@ pub(super) struct Wanted {
     read: Columns,
     shared: Columns,
     locked: Columns,
+    /// Read only, and known as long as nobody has written any of their kinds.
+    rare: BTreeSet<RecordKey>,
     /// In order.
     record_keys: Vec<RecordKey>,
     transfers: Columns,
     accounts: BTreeSet<AccountId>,
-    facts: BTreeMap<AgentId, Lock>,
+    pub(super) facts: BTreeMap<AgentId, WantedFacts>,
 }
 
 impl Wanted {
@@ -215,11 +276,11 @@ impl Wanted {
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut transfers = BTreeSet::new();
         let mut accounts = BTreeSet::new();
-        let mut facts = BTreeMap::new();
+        let mut facts: BTreeMap<AgentId, WantedFacts> = BTreeMap::new();
         for call in calls {
             for (agent, lock) in &call.load.facts {
-                let held = facts.entry(*agent).or_insert(*lock);
-                *held = (*held).max(*lock);
+                let wanted = facts.entry(*agent).or_insert_with(|| WantedFacts::of(agent, *lock));
+                wanted.lock = wanted.lock.max(*lock);
             }
             guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
             names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
@@ -235,15 +296,25 @@ impl Wanted {
             let with_row = call.load.accounts.iter().filter(|a| a.purpose().has_balance_row());
             accounts.extend(with_row.cloned());
         }
+        accounts.extend(facts.values().filter(|f| f.is_held()).map(|f| f.wallet.clone()));
+        // They are read after the wallets that hold them are locked.
+        let tracks: Vec<RecordKey> = facts.values().map(|f| f.track.clone()).collect();
+        for key in &tracks {
+            locked.remove(key);
+            shared.remove(key);
+            read.remove(key);
+        }
         shared.retain(|key| !locked.contains(key));
         read.retain(|key| !locked.contains(key) && !shared.contains(key));
+        let rare: BTreeSet<RecordKey> = read.extract_if(.., RecordKey::is_rarely_written).collect();
         let record_columns = |keys: &BTreeSet<RecordKey>| {
             columns(keys.iter().map(|k| [k.route.as_str(), k.kind, k.id.as_str()]))
         };
         let [read_columns, shared_columns, locked_columns] =
             [&read, &shared, &locked].map(record_columns);
         let mut record_keys: Vec<RecordKey> =
-            read.into_iter().chain(shared).chain(locked).collect();
+            read.into_iter().chain(shared).chain(locked).chain(tracks).collect();
+        record_keys.extend(rare.iter().cloned());
         record_keys.sort_unstable();
         Wanted {
             guards: columns(guards.into_iter()),
@@ -252,6 +323,7 @@ impl Wanted {
             read: read_columns,
             shared: shared_columns,
             locked: locked_columns,
+            rare,
             record_keys,
             transfers: columns(
                 transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
@@ -281,7 +353,7 @@ impl Wanted {
         }
     }
 
-    fn keep_record(&self, row: &Row, group: &mut Group) {
+    pub(super) fn keep_record(&self, row: &Row, group: &mut Group) {
         let (route, kind, id): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
         let place = self.record_keys.binary_search_by(|k| {
             (k.route.as_str(), k.kind, k.id.as_str()).cmp(&(route, kind, id))

@@ -16,6 +16,7 @@ use crate::{
     book::DEBTS_PAID_AT_ONCE_MAX,
     event::Head,
     group::{Group, KeptAnswer, NewGuard, RecordSlot, accounts_of},
+    score_fact::track_key,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Bug, Call, Guard, RecordKey, RouteKey, StoredRecord},
 };
@@ -34,11 +35,11 @@ pub(super) fn load(
             place.insert(kept_answer(conn, guard)?);
         }
     }
-    for (key, _) in &call.load.records {
-        if let Entry::Vacant(place) = group.records.entry(key.clone()) {
-            let now = known.records.load(conn, key)?;
-            let stored_version = now.as_ref().map_or(0, |r| r.version);
-            place.insert(RecordSlot { stored_version, now });
+    let tracks = call.load.facts.iter().map(|(agent, _)| track_key(agent));
+    for key in call.load.records.iter().map(|(key, _)| key.clone()).chain(tracks) {
+        if let Entry::Vacant(place) = group.records.entry(key) {
+            let stored = known.records.load(conn, place.key())?;
+            place.insert(RecordSlot::of(stored));
         }
     }
     for (kind, name) in &call.load.names {

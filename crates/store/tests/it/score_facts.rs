@@ -1,3 +1,5 @@
+#[path = "score_facts/held.rs"]
+mod held;
 #[path = "score_facts/model.rs"]
 mod model;
 #[path = "score_facts/upgrade.rs"]
@@ -173,7 +175,9 @@ on_both_engines! {
         // What migration 8 packs: another last byte of the cents, and the other outcome.
         let changes = match f.url.starts_with("sqlite:") {
             true => ["released_cents = 11", "ok = not ok"],
-            false => ["body = set_byte(body, 8, 11)", "body = set_byte(body, 0, get_byte(body, 0) # 2)"],
+            false => {
+                ["packed = set_byte(packed, 8, 11)", "packed = set_byte(packed, 0, get_byte(packed, 0) # 2)"]
+            }
         };
         for (change, found) in [
             (format!("update score_facts set {} where n = 2", changes[0]), of(2)),
@@ -202,7 +206,7 @@ async fn looked_at(store: &Store, of: AgentId) -> String {
     }
 }
 
-/// No row is locked: facts are held by name, for as long as the transaction lasts.
+/// The agent's wallet is held for as long as the transaction lasts, and made if there is none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_count_on_from_each_others_facts() {
     let f = Fixture::postgres().await;

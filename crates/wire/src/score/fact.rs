@@ -1,5 +1,7 @@
 //! What is counted, one by one, and how it is chained.
 
+use std::{fmt, io::Write};
+
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Hash32, Timestamp, hash::sha256};
 
@@ -37,39 +39,42 @@ pub struct Fact {
     pub at: Timestamp,
 }
 
+/// What a link is made of is about as long.
+const LINK_LEN_USUAL: usize = 384;
+
 impl Fact {
     /// The end of the chain after this fact, the `n`th of its agent.
     pub fn link(&self, before: Hash32, agent: &AgentId, n: u64) -> Hash32 {
-        let dimension: &[u8] = match self.dimension {
-            Dimension::Conduit => b"conduit",
-            Dimension::Ap2 => b"ap2",
+        let dimension = match self.dimension {
+            Dimension::Conduit => "conduit",
+            Dimension::Ap2 => "ap2",
         };
-        let counterparty = self.counterparty.map(|agent| agent.to_string()).unwrap_or_default();
-        let proof = self.proof.map(|hash| hash.to_string()).unwrap_or_default();
-        let (n, at) = (n.to_string(), self.at.as_ms().to_string());
-        let cents = self.released_cents.to_string();
-        let ok: &[u8] = if self.ok { b"ok" } else { b"failed" };
-        let agent = agent.to_string();
-        let fields: [&[u8]; 10] = [
-            b"skep/score-fact/v1",
-            agent.as_bytes(),
-            n.as_bytes(),
-            dimension,
-            self.source.as_bytes(),
-            ok,
-            cents.as_bytes(),
-            counterparty.as_bytes(),
-            proof.as_bytes(),
-            at.as_bytes(),
-        ];
-        // Each field with its length, so that no two facts share bytes.
-        let len = fields.iter().map(|field| 8 + field.len()).sum::<usize>();
-        let mut bytes = Vec::with_capacity(32 + len);
+        let mut bytes = Vec::with_capacity(LINK_LEN_USUAL);
         bytes.extend_from_slice(before.as_bytes());
-        for field in fields {
-            bytes.extend_from_slice(&(field.len() as u64).to_be_bytes());
-            bytes.extend_from_slice(field);
+        // Each field with its length, so that no two facts share bytes.
+        let mut field = |text: fmt::Arguments<'_>| {
+            let start = bytes.len() + 8;
+            bytes.extend_from_slice(&[0; 8]);
+            write!(bytes, "{text}").expect("a vector takes everything");
+            let len = (bytes.len() - start) as u64;
+            bytes[start - 8..start].copy_from_slice(&len.to_be_bytes());
+        };
+        field(format_args!("skep/score-fact/v1"));
+        field(format_args!("{agent}"));
+        field(format_args!("{n}"));
+        field(format_args!("{dimension}"));
+        field(format_args!("{}", self.source));
+        field(format_args!("{}", if self.ok { "ok" } else { "failed" }));
+        field(format_args!("{}", self.released_cents));
+        match &self.counterparty {
+            Some(counterparty) => field(format_args!("{counterparty}")),
+            None => field(format_args!("")),
         }
+        match &self.proof {
+            Some(proof) => field(format_args!("{proof}")),
+            None => field(format_args!("")),
+        }
+        field(format_args!("{}", self.at.as_ms()));
         sha256(&bytes)
     }
 }
@@ -81,4 +86,42 @@ pub struct NumberedFact {
     /// From 1.
     pub n: u64,
     pub fact: Fact,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_the_hash_of_the_one_before_and_of_every_field_with_its_length() {
+        let (agent, other, before) = (AgentId([1; 20]), AgentId([2; 20]), Hash32([3; 32]));
+        let full = Fact {
+            dimension: Dimension::Ap2,
+            source: "süd".to_owned(),
+            ok: true,
+            released_cents: 25,
+            counterparty: Some(other),
+            proof: Some(Hash32([4; 32])),
+            at: Timestamp::from_ms(7),
+        };
+        let bare = Fact {
+            dimension: Dimension::Conduit,
+            ok: false,
+            counterparty: None,
+            proof: None,
+            ..full.clone()
+        };
+        let (a, b, proof) = ("01".repeat(20), "02".repeat(20), "04".repeat(32));
+        for (fact, words) in [
+            (&full, ["ap2", "süd", "ok", "25", &format!("0x{b}"), &proof, "7"]),
+            (&bare, ["conduit", "süd", "failed", "25", "", "", "7"]),
+        ] {
+            let mut bytes = before.as_bytes().to_vec();
+            for word in ["skep/score-fact/v1", &format!("0x{a}"), "9"].iter().chain(&words) {
+                bytes.extend((word.len() as u64).to_be_bytes());
+                bytes.extend(word.as_bytes());
+            }
+            assert_eq!(fact.link(before, &agent, 9), sha256(&bytes));
+        }
+    }
 }

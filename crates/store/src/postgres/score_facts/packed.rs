@@ -1,10 +1,11 @@
-//! All that a fact says beside whose it is, its number and its time, in one value. Migration 8
-//! names the bytes.
+//! All that a fact says beside whose it is, its number and its time, in one value, and how an
+//! agent's facts stand, in another. Migrations 8 and 9 name the bytes.
 
 use skep_base::{AgentId, Hash32, Timestamp};
 
 use crate::{
     error::StoreError,
+    postgres::known::{TAG_LEN, Tag},
     score_fact::{ScoreFact, ScoreMark, ScoreTotals},
 };
 
@@ -22,18 +23,55 @@ pub(super) fn pack(fact: &ScoreFact) -> Vec<u8> {
         | flag(fact.ok, IS_OK)
         | flag(fact.counterparty.is_some(), HAS_COUNTERPARTY)
         | flag(fact.proof.is_some(), HAS_PROOF);
-    let ScoreTotals { conduit, conduit_ok, proofs, ap2, ap2_ok, released_cents } = fact.totals;
     let mut body = Vec::with_capacity(LEAST_LEN + 20 + 32 + fact.source.len());
     body.push(flags);
     body.extend(fact.released_cents.to_be_bytes());
-    body.extend(fact.chain.as_bytes());
-    for sum in [conduit, conduit_ok, proofs, ap2, ap2_ok, released_cents] {
-        body.extend(sum.to_be_bytes());
-    }
+    put_standing(&mut body, &fact.chain, &fact.totals);
     body.extend(fact.counterparty.iter().flat_map(|agent| agent.0));
     body.extend(fact.proof.iter().flat_map(|proof| *proof.as_bytes()));
     body.extend(fact.source.as_bytes());
     body
+}
+
+/// The end of the chain, and the sums.
+fn put_standing(body: &mut Vec<u8>, chain: &Hash32, totals: &ScoreTotals) {
+    let ScoreTotals { conduit, conduit_ok, proofs, ap2, ap2_ok, released_cents } = *totals;
+    body.extend(chain.as_bytes());
+    for sum in [conduit, conduit_ok, proofs, ap2, ap2_ok, released_cents] {
+        body.extend(sum.to_be_bytes());
+    }
+}
+
+/// What an agent's wallet says: the last fact, if there is any, and the tag of the track record, if
+/// there is one.
+pub(in super::super) fn mark_bytes(last: Option<&ScoreMark>, tag: Option<&Tag>) -> Vec<u8> {
+    let none = ScoreMark {
+        at: Timestamp::from_ms(0),
+        n: 0,
+        chain: Hash32::ZERO,
+        totals: ScoreTotals::default(),
+    };
+    let ScoreMark { at, n, chain, totals } = last.unwrap_or(&none);
+    let mut bytes = Vec::with_capacity(8 + 8 + 32 + 6 * 8 + TAG_LEN);
+    bytes.extend(n.to_be_bytes());
+    bytes.extend(at.as_ms().to_be_bytes());
+    put_standing(&mut bytes, chain, totals);
+    bytes.extend(tag.iter().flat_map(|tag| **tag));
+    bytes
+}
+
+/// Reads [`mark_bytes`].
+pub(in super::super) fn read_mark(
+    bytes: &[u8],
+) -> Result<(Option<ScoreMark>, Option<Tag>), StoreError> {
+    let mut bytes = Bytes(bytes);
+    let (n, at) = (bytes.number()?, Timestamp::from_ms(bytes.number()?));
+    let (chain, totals) = bytes.standing()?;
+    let tag = if bytes.0.is_empty() { None } else { Some(bytes.take()?) };
+    match bytes.0.is_empty() {
+        true => Ok(((n > 0).then_some(ScoreMark { at, n, chain, totals }), tag)),
+        false => Err(unreadable()),
+    }
 }
 
 /// How an agent's facts stood after this one.
@@ -85,20 +123,9 @@ struct Read<'a> {
 fn read(body: &[u8]) -> Result<Read<'_>, StoreError> {
     let mut bytes = Bytes(body);
     let [flags] = bytes.take()?;
-    Ok(Read {
-        flags,
-        released_cents: bytes.number()?,
-        chain: Hash32(bytes.take()?),
-        totals: ScoreTotals {
-            conduit: bytes.number()?,
-            conduit_ok: bytes.number()?,
-            proofs: bytes.number()?,
-            ap2: bytes.number()?,
-            ap2_ok: bytes.number()?,
-            released_cents: bytes.number()?,
-        },
-        rest: bytes.0,
-    })
+    let released_cents = bytes.number()?;
+    let (chain, totals) = bytes.standing()?;
+    Ok(Read { flags, released_cents, chain, totals, rest: bytes.0 })
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -108,6 +135,19 @@ impl Bytes<'_> {
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or_else(unreadable)?;
         self.0 = rest;
         Ok(*first)
+    }
+
+    fn standing(&mut self) -> Result<(Hash32, ScoreTotals), StoreError> {
+        let chain = Hash32(self.take()?);
+        let totals = ScoreTotals {
+            conduit: self.number()?,
+            conduit_ok: self.number()?,
+            proofs: self.number()?,
+            ap2: self.number()?,
+            ap2_ok: self.number()?,
+            released_cents: self.number()?,
+        };
+        Ok((chain, totals))
     }
 
     fn number(&mut self) -> Result<i64, StoreError> {
@@ -155,6 +195,17 @@ mod tests {
                 assert!(unpack(agent, 3, at, &body[..cut]).is_err(), "{cut} of {least}");
             }
             assert!(unpack(agent, 3, at, &body[..least + 2]).is_err(), "half a letter");
+            for (last, tag) in [(Some(fact.mark()), Some([n; TAG_LEN])), (Some(fact.mark()), None)]
+            {
+                let bytes = mark_bytes(last.as_ref(), tag.as_ref());
+                assert_eq!(read_mark(&bytes).unwrap(), (last, tag));
+            }
+        }
+        let (none, tagged) = (mark_bytes(None, None), mark_bytes(None, Some(&[3; TAG_LEN])));
+        assert_eq!(read_mark(&none).unwrap(), (None, None));
+        assert_eq!(read_mark(&tagged).unwrap(), (None, Some([3; TAG_LEN])));
+        for cut in (0..tagged.len()).filter(|cut| *cut != none.len()) {
+            assert!(read_mark(&tagged[..cut]).is_err(), "{cut}");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! A database from before migration 8, which packs facts.
+//! A database from before migrations 8, which packs facts, and 9, which has wallets say how they
+//! stand.
 
 use std::{fs, path::Path};
 
 use skep_base::{Timestamp, hash::sha256};
-use skep_store::{Options, ScoreFact, ScoreTotals, Store};
+use skep_store::{Lock, Options, ScoreFact, ScoreTotals, Store};
 use skep_testkit::postgres::TempPostgres;
 
-use super::fact;
+use super::{fact, held::track};
 use crate::fixture::agent;
 
 /// Facts with everything and with nothing that they need not have.
@@ -38,7 +39,7 @@ fn insert(fact: &ScoreFact) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn facts_of_an_older_database_are_packed() {
+async fn facts_of_an_older_database_are_packed_and_counted_on_from() {
     let server = TempPostgres::shared();
     let url = server.create_database("older").unwrap();
     let database = url.rsplit('/').next().unwrap();
@@ -56,6 +57,18 @@ async fn facts_of_an_older_database_are_packed() {
         run(&format!("insert into schema_migrations values ({}, '{name}', '{print}')", index + 1));
     }
     run(&facts().iter().map(insert).collect::<String>());
+    // One who has facts, a wallet and a record, one who has but a record, one who has but money.
+    let records = [1, 2].map(|n| {
+        let agent = agent(n);
+        format!("insert into records values ('{agent}', 'score', '{agent}', {n}, '\"süd\"', 1);")
+    });
+    let wallets = [1, 3].map(|n| {
+        let wallet = format!("wallet:{}:USDC", agent(n));
+        format!(
+            "insert into accounts values ('{wallet}', 'wallet', 'USDC', 0, 0, 0, 0, null, 7, 1);"
+        )
+    });
+    run(&[records, wallets].concat().concat());
     let told = "select agent_id, at, n, dimension, source, ok, released_cents, counterparty, proof,
                        chain, conduit_sum, conduit_ok_sum, proofs_sum, ap2_sum, ap2_ok_sum,
                        cents_sum
@@ -64,6 +77,17 @@ async fn facts_of_an_older_database_are_packed() {
     let store = Store::open(&url, Options::default()).await.unwrap();
     assert_eq!(store.score_facts(agent(1), None, 99).await.unwrap(), facts());
     assert_eq!(run(&format!("{told} score_facts_in_words order by n")), before);
+    let report = store.audit(Box::new(|_, _| {})).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+    for (n, next, before) in [(1, "a", "süd 4"), (2, "b", "süd 0"), (3, "c", " 0")] {
+        let told = track(&store, agent(n), Lock::Exclusive, Some(next)).await;
+        assert_eq!(told, before, "agent {n}");
+    }
+    // The first one's next fact would have to follow a session.
+    for n in [2, 3] {
+        super::add_next(&store, agent(n)).await;
+    }
+    assert_eq!(track(&store, agent(1), Lock::Exclusive, None).await, "a 4");
     let report = store.audit(Box::new(|_, _| {})).await.unwrap();
     assert!(report.is_clean(), "{report:#?}");
     let refused = server.psql(database, "delete from score_facts").unwrap_err().to_string();

@@ -16,7 +16,7 @@ const GENERATION: usize = 4096;
 const LATE_MAX: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
-pub(super) struct Bases(Generations<AgentId, Base>);
+pub(in super::super) struct Bases(Generations<AgentId, Base>);
 
 #[derive(Clone, Copy, Debug)]
 struct Base {
@@ -33,18 +33,18 @@ impl Default for Bases {
 
 impl Bases {
     /// Whether something is known, for some time or other.
-    pub(super) fn knows(&self, agent: &AgentId) -> bool {
+    pub(in super::super) fn knows(&self, agent: &AgentId) -> bool {
         self.0.get(agent).is_some()
     }
 
     /// The sums before the window that ends `now`.
-    pub(super) fn at(&self, agent: &AgentId, now: Timestamp) -> Option<ScoreTotals> {
+    pub(in super::super) fn at(&self, agent: &AgentId, now: Timestamp) -> Option<ScoreTotals> {
         let known = self.0.get(agent).filter(|base| base.from <= now && now < base.until);
         known.map(|base| base.sums)
     }
 
     /// As it is `now`; `next` is the oldest fact within the window.
-    pub(super) fn keep(
+    pub(in super::super) fn keep(
         &mut self,
         agent: AgentId,
         sums: ScoreTotals,

@@ -1,0 +1,175 @@
+//! Whose facts and track records a group holds.
+//!
+//! An agent's wallet in dollars (USDC) says how its facts stand, and which track record goes with
+//! them. A settlement locks and writes that wallet anyway; whoever counts without money does it for
+//! this alone. So one row is the lock, the last fact and the word on what a lane still knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deadpool_postgres::Object;
+use skep_base::{AgentId, Asset};
+use tokio_postgres::Row;
+
+use super::{
+    known::{Tag, Tracks, tag_of},
+    lane::GroupError,
+    load::{Columns, RECORDS, Wanted, ask},
+    score_facts::packed,
+};
+use crate::{
+    account::AccountId,
+    group::{Group, RecordSlot},
+    score_fact::{Counted, ScoreTotals, TRACK, track_key},
+    turn::{Lock, RecordKey, StoredRecord},
+};
+
+/// What is told to those who hold nothing.
+pub(super) const MARKS: &str = "select account, counted from accounts where account = any($1)";
+
+/// An agent of whom a group wants to know what was counted.
+pub(super) struct WantedFacts {
+    pub(super) lock: Lock,
+    pub(super) wallet: AccountId,
+    pub(super) track: RecordKey,
+}
+
+impl WantedFacts {
+    pub(super) fn of(agent: &AgentId, lock: Lock) -> WantedFacts {
+        let wallet = AccountId::wallet(agent, Asset::USDC);
+        WantedFacts { lock, wallet, track: track_key(agent) }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.lock != Lock::None
+    }
+}
+
+/// An agent whose wallet is locked.
+pub(super) struct Held {
+    wallet: AccountId,
+    tag: Option<Tag>,
+}
+
+/// What is asked for beside the locked wallets.
+pub(super) struct Asked {
+    agents: BTreeSet<AgentId>,
+    pub(super) tracks: Columns,
+    pub(super) marks: Columns,
+}
+
+impl Asked {
+    pub(super) fn of(facts: &BTreeMap<AgentId, WantedFacts>, known: &Tracks) -> Asked {
+        let mut asked = Asked { agents: BTreeSet::new(), tracks: vec![], marks: vec![] };
+        let mut tracks = Vec::new();
+        for (agent, wanted) in facts {
+            if !wanted.is_held() || !known.knows(agent) {
+                asked.agents.insert(*agent);
+                tracks.push(&wanted.track);
+            }
+        }
+        let unheld = facts.values().filter(|wanted| !wanted.is_held());
+        asked.marks = vec![unheld.map(|wanted| wanted.wallet.to_string()).collect()];
+        asked.tracks = key_columns(&tracks);
+        asked
+    }
+
+    /// Keeps what was found, and asks again for track records that others have written since.
+    pub(super) async fn take(
+        &self,
+        client: &Object,
+        (wanted, known): (&Wanted, &mut Tracks),
+        (accounts, marks): (&[Row], &[Row]),
+        bases: &BTreeMap<AgentId, ScoreTotals>,
+        group: &mut Group,
+    ) -> Result<BTreeMap<AgentId, Held>, GroupError> {
+        let in_accounts = accounts.iter().map(|row| (row.get(0), row.get(7)));
+        let found = in_accounts.chain(marks.iter().map(|row| (row.get(0), row.get(1))));
+        let found: BTreeMap<&str, Option<&[u8]>> = found.collect();
+        let (mut held, mut again) = (BTreeMap::new(), Vec::new());
+        for (agent, facts) in &wanted.facts {
+            let mark = found.get(facts.wallet.as_str()).copied().flatten();
+            let mark = mark.map(packed::read_mark).transpose();
+            let (last, tag) =
+                mark.map_err(|e| GroupError::Refused(e.to_string()))?.unwrap_or_default();
+            let base = bases.get(agent).copied().unwrap_or_default();
+            group.counted.insert(*agent, Counted { last, base });
+            if !facts.is_held() {
+                continue;
+            }
+            held.insert(*agent, Held { wallet: facts.wallet.clone(), tag });
+            if self.agents.contains(agent) {
+                known.keep(*agent, stored(group, &facts.track));
+            } else if let Some(record) = known.get(agent, tag.as_ref()) {
+                group.records.insert(facts.track.clone(), RecordSlot::of(record));
+            } else {
+                again.push((agent, &facts.track));
+            }
+        }
+        let keys: Vec<&RecordKey> = again.iter().map(|(_, key)| *key).collect();
+        for row in ask(client, RECORDS, &key_columns(&keys)).await? {
+            wanted.keep_record(&row, group);
+        }
+        for (agent, key) in again {
+            known.keep(*agent, stored(group, key));
+        }
+        Ok(held)
+    }
+}
+
+/// A record as the group has it.
+pub(super) fn stored<'a>(group: &'a Group, key: &RecordKey) -> Option<&'a StoredRecord> {
+    group.records.get(key).and_then(|slot| slot.now.as_ref())
+}
+
+pub(super) fn key_columns(keys: &[&RecordKey]) -> Columns {
+    vec![
+        keys.iter().map(|key| key.route.as_str().to_owned()).collect(),
+        keys.iter().map(|key| key.kind.to_owned()).collect(),
+        keys.iter().map(|key| key.id.clone()).collect(),
+    ]
+}
+
+/// What wallets say of their agents' facts after a group.
+#[derive(Default)]
+pub(super) struct Marks<'a> {
+    pub(super) in_wallets: BTreeMap<&'a AccountId, Vec<u8>>,
+    tracks: Vec<(AgentId, &'a StoredRecord)>,
+}
+
+impl<'a> Marks<'a> {
+    pub(super) fn of(
+        group: &'a Group,
+        held: &'a BTreeMap<AgentId, Held>,
+    ) -> Result<Marks<'a>, GroupError> {
+        let mut marks = Marks::default();
+        let written = group.changed_records.iter().filter(|key| key.kind == TRACK);
+        let mut changed: BTreeMap<AgentId, Option<&RecordKey>> =
+            group.new_facts.iter().map(|fact| (fact.agent, None)).collect();
+        for key in written {
+            let agent = key.id.parse().map_err(|_| not_held(&key.id))?;
+            changed.insert(agent, Some(key));
+        }
+        for (agent, written) in changed {
+            let Held { wallet, tag } = held.get(&agent).ok_or_else(|| not_held(&agent))?;
+            let mut tag = *tag;
+            if let Some(record) = written.and_then(|key| stored(group, key)) {
+                tag = Some(tag_of(record));
+                marks.tracks.push((agent, record));
+            }
+            let last = group.counted.get(&agent).and_then(|counted| counted.last);
+            marks.in_wallets.insert(wallet, packed::mark_bytes(last.as_ref(), tag.as_ref()));
+        }
+        Ok(marks)
+    }
+
+    /// Takes over the track records that were written, once they are committed.
+    pub(super) fn remember(&self, known: &mut Tracks) {
+        for (agent, record) in &self.tracks {
+            known.keep(*agent, Some(record));
+        }
+    }
+}
+
+fn not_held(agent: &impl std::fmt::Display) -> GroupError {
+    GroupError::Refused(format!("{agent} was counted for, and its facts were not held"))
+}

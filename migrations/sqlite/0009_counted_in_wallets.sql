@@ -1,0 +1,1 @@
+-- Only on PostgreSQL: here a wallet says where its agent's facts end since step 7.
