@@ -498,7 +498,7 @@ on_both_engines! {
         else { return };
         // The sums still add up; only the chain knows.
         let off = "alter table score_facts disable trigger user;";
-        let sql = format!("{off} update score_facts set body = body || 'x' where n = 2");
+        let sql = format!("{off} update score_facts set packed = packed || 'x' where n = 2");
         TempPostgres::shared().psql(database, &sql).unwrap();
         let found = problems().await;
         assert!(found.contains("breaks the chain"), "{found}");

@@ -23,7 +23,7 @@ use skep_testkit::postgres::TempPostgres;
 use skep_wire::{score::Evaluator, settle::Tier};
 use tokio::task::JoinSet;
 
-use self::town::Town;
+use self::town::{Cost, Town};
 use super::{Figure, progress};
 
 /// Scores a second that one core must make.
@@ -82,20 +82,15 @@ async fn on_engine(
         // Connections, plans and caches of the first moments are nobody's usual case.
         town.settle_for(time / 4).await?;
         let (counted, bare) = town.settle_for(time).await?;
-        report(Figure::new(
-            &format!("{engine}, {size} agents: settlements that are counted (peer: that are not)"),
-            counted.a_second(),
-            bare.a_second(),
-            "settlements/s",
-            Some(COUNTED_BAR),
-        ))?;
-        report(Figure::new(
-            &format!("  {engine}, for a second of CPU, its database's too (peer: not counted)"),
-            counted.a_cpu_second(),
-            bare.a_cpu_second(),
-            "settlements",
-            Some(COUNTED_BAR),
-        ))?;
+        let name = format!("{engine}, {size} agents: settlements that are counted");
+        for (name, cost, unit) in [
+            (format!("{name} (peer: that are not)"), Cost::Time, "settlements/s"),
+            (format!("{name}, for a second of CPU, the database's too"), Cost::Cpu, "settlements"),
+        ] {
+            let peer = bare.rate(cost);
+            let ours = peer * counted.against(&bare, cost);
+            report(Figure::new(&name, ours, peer, unit, Some(COUNTED_BAR)))?;
+        }
         progress(&format!("all scores again on {engine}"));
         let (count, rate) = recount_all(&store).await?;
         ensure!(count >= size, "only {count} of {size} track records were found");

@@ -41,6 +41,22 @@ struct Round {
     cpu_seconds: f64,
 }
 
+impl Round {
+    fn seconds(&self, cost: Cost) -> f64 {
+        match cost {
+            Cost::Time => self.time.as_secs_f64(),
+            Cost::Cpu => self.cpu_seconds,
+        }
+    }
+}
+
+/// What is measured of a round.
+#[derive(Clone, Copy, Debug)]
+pub enum Cost {
+    Time,
+    Cpu,
+}
+
 /// The mean of the middle half: a disk that is busy elsewhere for a moment is nobody's cost.
 fn usual(rounds: impl Iterator<Item = f64>) -> f64 {
     let mut rounds: Vec<f64> = rounds.collect();
@@ -51,14 +67,16 @@ fn usual(rounds: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Took {
-    /// In a usual round.
-    pub fn a_second(&self) -> f64 {
-        ROUND as f64 / usual(self.rounds.iter().map(|round| round.time.as_secs_f64()))
+    /// Settlements for each second of it, in a usual round.
+    pub fn rate(&self, cost: Cost) -> f64 {
+        ROUND as f64 / usual(self.rounds.iter().map(|round| round.seconds(cost)))
     }
 
-    /// For each second of CPU.
-    pub fn a_cpu_second(&self) -> f64 {
-        ROUND as f64 / usual(self.rounds.iter().map(|round| round.cpu_seconds))
+    /// How many settlements there are for each one of `peer`'s, each round against the one beside
+    /// it: between the first and the last the machine's speed may have changed by half.
+    pub fn against(&self, peer: &Took, cost: Cost) -> f64 {
+        let pairs = self.rounds.iter().zip(&peer.rounds);
+        usual(pairs.map(|(ours, theirs)| (theirs.seconds(cost) / ours.seconds(cost)).ln())).exp()
     }
 
     fn time(&self) -> Duration {
