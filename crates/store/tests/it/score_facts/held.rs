@@ -72,12 +72,14 @@ async fn what_hardly_ever_changes_is_read_again_when_it_has() {
         }
         assert_eq!(see(&f.store, one, Lock::Exclusive, Some(n + 1)).await, n.to_string());
     }
-    // Some know it, some do not, one writes it: all at once, and nobody sees what is over.
+    // Of some it is known, of others not, and all are looked at together.
     let looks = (0..40).map(|n| {
         let store = if n % 2 == 0 { &f.store } else { &other };
         see(store, agent(n % 5), Lock::None, None)
     });
-    futures_util::future::join_all(looks).await;
+    for (n, seen) in futures_util::future::join_all(looks).await.iter().enumerate() {
+        assert_eq!(seen, if n % 5 == 1 { "3" } else { "0" }, "{n}");
+    }
     assert_eq!(see(&other, two, Lock::Exclusive, Some(7)).await, "0");
     assert_eq!(see(&f.store, two, Lock::None, None).await, "7");
     assert_eq!(see(&f.store, one, Lock::Shared, None).await, "3");
