@@ -159,6 +159,8 @@ codes! {
         "Nobody leaves an operator in its cool-down. The detail says when it ends.";
     OperatorChanged "operator_changed" 409 retry "The agent got another operator meanwhile"
         "Nothing was written; try again.";
+    TooManyOperators "too_many_operators" 409 final "The agent has left too many operators"
+        "Each answers for 90 days for what the agent did there. The detail says how long to wait.";
     InsufficientFunds "insufficient_funds" 409 final "The wallet does not hold enough"
         "The detail says what is free and what is needed. Held money is not free.";
     LimitReached "limit_reached" 409 final "The budget does not allow it"
@@ -496,6 +498,8 @@ codes! {
         "With fewer than ten sessions only the agent itself sees its score, by a signed request.";
     IssuerUnreachable "issuer_unreachable" 503 retry "The issuer's keys could not be fetched"
         "Nothing was imported. The detail says what came of asking its host; try again later.";
+    AgreementChanged "agreement_changed" 503 retry "Its issuer is not trusted as a moment ago"
+        "Nothing was imported; try again. What counts then is what the trust registry says then.";
     ImportUnreadable "import_unreadable" 422 final "The export cannot be read"
         "Send what the other platform exported, without changing it.";
     ImportBadPublication "import_bad_publication" 422 final "The publication does not hold"

@@ -98,6 +98,7 @@ fn of_keys(reason: &KeyRefusal) -> Code {
         KeyRefusal::TooManyKeys => Code::TooManyKeys,
         KeyRefusal::OperatorInCooldown { .. } => Code::OperatorInCooldown,
         KeyRefusal::OperatorChanged => Code::OperatorChanged,
+        KeyRefusal::TooManyOperators { .. } => Code::TooManyOperators,
     }
 }
 

@@ -19,6 +19,10 @@ pub const ROTATION_FREEZE: Duration = Duration::from_secs(24 * 3600);
 pub const RECOVERY_DELAY: Duration = Duration::from_secs(72 * 3600);
 /// How many keys an agent may have had: its chain stays short enough to follow.
 pub const KEYS_MAX: usize = 1000;
+/// 9.7: how long an operator can be made to answer for what an agent did before it left.
+pub const LEFT_ANSWERS: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Operators that an agent may leave in that time: none of them is forgotten before.
+pub const LEFT_MAX: usize = 8;
 
 /// Where an agent's record is.
 pub(crate) fn agent_key(agent: &AgentId) -> RecordKey {
@@ -43,9 +47,52 @@ pub struct AgentRecord {
     /// What the platform has fronted in its deals as a requester, and gets back (decision 11).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub open_subsidies: BTreeMap<Asset, Amount>,
+    /// The operators that it has left of late, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftOperator>,
+    /// The operator that answers for its revocation, which need not be the one that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_under: Option<Did>,
+}
+
+/// An operator that an agent has left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOperator {
+    pub operator: Did,
+    pub left_at: Timestamp,
+}
+
+impl LeftOperator {
+    fn answers_until(&self) -> Timestamp {
+        self.left_at.plus(LEFT_ANSWERS)
+    }
 }
 
 impl AgentRecord {
+    /// The operator that answers for what it did at a time: the one that it had then, or the first
+    /// after that one that can be made to answer by now.
+    pub(crate) fn operator_at(&self, at: Timestamp, now: Timestamp) -> Did {
+        let then = self.left_lately(now).into_iter().find(|left| at < left.left_at);
+        then.map_or(self.agent.operator, |left| left.operator)
+    }
+
+    /// The operators that it has left and that can be made to answer, oldest first.
+    pub(crate) fn left_lately(&self, now: Timestamp) -> Vec<LeftOperator> {
+        self.left.iter().filter(|left| now < left.answers_until()).cloned().collect()
+    }
+
+    /// Remembers the operator that it leaves. Where no room is left it stays: whoever were
+    /// forgotten would get away with what the agent did there.
+    fn leave(&mut self, now: Timestamp) -> Result<(), KeyRefusal> {
+        let mut left = self.left_lately(now);
+        if let Some(oldest) = left.first().filter(|_| left.len() >= LEFT_MAX) {
+            return Err(KeyRefusal::TooManyOperators { until: oldest.answers_until() });
+        }
+        left.push(LeftOperator { operator: self.agent.operator, left_at: now });
+        self.left = left;
+        Ok(())
+    }
+
     /// Whether the platform has fronted a part of its deals under way.
     pub(crate) fn is_fronted(&self, asset: Asset) -> bool {
         self.open_subsidies.contains_key(&asset)
@@ -180,6 +227,8 @@ pub enum KeyRefusal {
     OperatorInCooldown { until: Timestamp },
     #[error("the agent got another operator at this very moment; try again")]
     OperatorChanged,
+    #[error("the agent has left {LEFT_MAX} operators in 90 days, and leaves none before {until}")]
+    TooManyOperators { until: Timestamp },
 }
 
 /// The keys after an input, and what has to follow.
@@ -199,7 +248,7 @@ pub fn step(record: AgentRecord, now: Timestamp, input: KeyInput) -> Stepped {
         KeyInput::Revoke { key, by, compromised_since } => {
             revoke(record, now, &key, &by, compromised_since)
         }
-        KeyInput::Attach { key, operator } => attach(record, &key, operator),
+        KeyInput::Attach { key, operator } => attach(record, now, &key, operator),
     }
 }
 
@@ -310,9 +359,12 @@ fn revoke(
     Ok((record, vec![KeyEffect::Record("agent.key_revoked")]))
 }
 
-fn attach(mut record: AgentRecord, key: &PublicKey, operator: Did) -> Stepped {
+fn attach(mut record: AgentRecord, now: Timestamp, key: &PublicKey, operator: Did) -> Stepped {
     if record.current_key() != Some(key) {
         return Err(KeyRefusal::NotSignedByOwner);
+    }
+    if record.agent.operator != operator {
+        record.leave(now)?;
     }
     record.agent.operator = operator;
     Ok((record, vec![KeyEffect::Record("agent.operator_attached")]))

@@ -41,7 +41,10 @@ pub use self::{
     deal::{AGENT_KID, CallbackTaken, DealAnswer, DealRefusal, NegotiationAnswer, ProofView},
     egress::{Egress, EgressFailure, Sending},
     hire::{Challenge, HireRefusal, SAMPLE_POPULAR, SAMPLE_RARE, sample_listing},
-    identity::{AgentRecord, KeyInput, KeyRefusal, RECOVERY_DELAY, ROTATION_FREEZE},
+    identity::{
+        AgentRecord, KeyInput, KeyRefusal, LEFT_ANSWERS, LEFT_MAX, LeftOperator, RECOVERY_DELAY,
+        ROTATION_FREEZE,
+    },
     pay::{DISCOVERY_OFFSET_MAX, EscrowRefusal, PayRefusal, ResourceFilter},
     register::{OperatorRecord, check_webhook},
     score::{

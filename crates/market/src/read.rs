@@ -13,6 +13,7 @@ use crate::{
     AgentRecord, Failure, Market, OperatorRecord, Refusal,
     identity::agent_key,
     register::{AgentName, NAME_DID, operator_key},
+    score::{OperatorScore, operator_score_key},
     transfer::view,
 };
 
@@ -22,7 +23,12 @@ const ASSETS_MAX: usize = 200;
 impl Market {
     /// An agent by its address or its DID.
     pub async fn agent(&self, name: &str) -> Result<Agent, Failure> {
-        Ok(self.record_by_name(name).await?.agent)
+        let mut agent = self.record_by_name(name).await?.agent;
+        let score: Option<OperatorScore> = self.read(operator_score_key(&agent.operator)).await?;
+        if let Some(score) = score {
+            agent.operator_review = score.review(self.store.now().await?);
+        }
+        Ok(agent)
     }
 
     /// The key that an agent signs with now; what a signature's `keyid` names.

@@ -171,6 +171,7 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         money_frozen_until: None,
         defaults: 0,
         refunds_despite_pass: 0,
+        operator_review: None,
         registered_at: turn.now(),
     };
     Ok(AgentRecord {
@@ -180,6 +181,8 @@ fn enter(turn: &mut Turn, did: Did, request: &RegisterAgent) -> Result<AgentReco
         open_remainders: Default::default(),
         open_advances: Default::default(),
         open_subsidies: Default::default(),
+        left: Vec::new(),
+        revoked_under: None,
     })
 }
 

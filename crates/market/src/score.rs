@@ -4,6 +4,7 @@
 mod admin;
 mod certificate;
 mod count;
+mod distrust;
 mod esteem;
 mod fact;
 mod gate;
@@ -31,9 +32,10 @@ use skep_score::{
     track::{Around, Evaluated},
 };
 use skep_store::{
-    Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn, track_key,
+    Bug, Load, Lock, RecordKey, RouteKey, ScoreFact, Store, StoreError, Turn, WantedFacts,
+    track_key,
 };
-use skep_wire::score::{BenchmarkEvent, BenchmarkEventType, Evaluator};
+use skep_wire::score::{BenchmarkEvent, BenchmarkEventType, Evaluator, OperatorReview};
 
 pub use self::{
     admin::AdminRefusal,
@@ -49,6 +51,7 @@ pub(crate) use self::{
         Change, Fronted, ScoreLine, deal_change, escrow_fact, judged_fact, session_fact,
         session_visit,
     },
+    distrust::DISTRUST_JOB,
     esteem::{Esteem, tier_of},
     heartbeat::HEARTBEAT_JOB,
     issuer::Office,
@@ -96,6 +99,9 @@ pub struct OperatorRevocation {
     pub agent_id: AgentId,
     pub at: Timestamp,
     pub reason: String,
+    /// When the agent did it, if that was said: it may have another operator since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub happened_at: Option<Timestamp>,
     /// Taken back, with the justification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reversed: Option<String>,
@@ -111,6 +117,11 @@ impl OperatorScore {
         self.cooldown_until.filter(|until| now < *until)
     }
 
+    /// What is said of all its agents meanwhile, also of those that are new (rule 4).
+    pub(crate) fn review(&self, now: Timestamp) -> Option<OperatorReview> {
+        self.cooldown(now).map(OperatorReview::until)
+    }
+
     /// Takes an agent's newest revocation back. Says whether there was one.
     fn reverse(&mut self, agent: &AgentId, reason: &str) -> bool {
         let own = |r: &&mut OperatorRevocation| r.agent_id == *agent && r.reversed.is_none();
@@ -124,7 +135,7 @@ impl OperatorScore {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scored<'a> {
     pub(crate) agent: AgentId,
-    /// The one whose record was loaded with the agent's.
+    /// The one whose record was loaded with the agent's. A deal names the one of its acceptance.
     pub(crate) operator: &'a Did,
 }
 
@@ -132,7 +143,7 @@ pub(crate) struct Scored<'a> {
 /// the operator is in its cool-down. The agent's own record must be loaded too.
 pub(crate) fn load_track(load: &mut Load, agent: &AgentId, operator: &Did, lock: Lock) {
     load.records.push((operator_score_key(operator), Lock::None));
-    load.facts.push((*agent, lock));
+    load.facts.push(WantedFacts::of(agent, lock));
 }
 
 /// What was counted before the window.
@@ -146,7 +157,8 @@ impl Scored<'_> {
         Ok(known.is_some_and(|known| known.in_cooldown(turn.now())))
     }
 
-    /// What a score depends on besides the track record.
+    /// What a score depends on besides the track record. Who has another operator by now is as in a
+    /// cool-down: of that one nothing was loaded.
     pub(crate) fn around<'a>(
         &self,
         market: &Market,
@@ -154,7 +166,10 @@ impl Scored<'_> {
         base: &'a Totals,
         parameters: &'a Parameters,
     ) -> Result<Around<'a>, Stop> {
-        let (has_key, cooldown) = (market.has_key(turn, &self.agent)?, self.in_cooldown(turn)?);
+        let present = market.present(turn, &self.agent)?;
+        let has_key = present.is_some_and(|present| present.has_key);
+        let cooldown = present.is_some_and(|present| present.operator != *self.operator)
+            || self.in_cooldown(turn)?;
         Ok(Around { now: turn.now(), base, has_key, cooldown, parameters })
     }
 }
@@ -181,8 +196,8 @@ impl Market {
             return Ok(ScoreLine::default());
         }
         let (mut track, stored) = self.track_and_stored(turn, &who.agent)?;
-        let mut line = change.line(who.agent);
         change.apply(&mut track);
+        let mut line = change.line(who.agent);
         if let Some(fact) = &mut line.counted {
             // The log tells of what has run out before it tells of what is earned anew.
             let over = track.run_out(turn.now());
@@ -199,7 +214,7 @@ impl Market {
             tell_badges(turn, &who.agent, &badges)?;
             turn.put(&key, &breadth)?;
         }
-        stored.put(turn, &who.agent, &track)?;
+        stored.put(turn, track)?;
         Ok(line)
     }
 
@@ -215,6 +230,11 @@ impl Market {
         let (base, parameters) = (base_of(turn, &who.agent)?, self.parameters());
         let around = who.around(self, turn, &base, &parameters)?;
         let evaluated = track.evaluate(&around, evaluator);
+        // The benchmark follows in a moment, under the operator that the agent has.
+        let present = if around.cooldown { self.present(turn, &who.agent)? } else { None };
+        if present.is_some_and(|present| present.operator != *who.operator) {
+            heartbeat::look_now(turn, &who.agent, evaluator)?;
+        }
         if let Some(from) = evaluated.promoted_from {
             let told = serde_json::json!({
                 "agent_id": who.agent, "from": from, "tier": track.tier,

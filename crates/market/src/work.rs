@@ -16,7 +16,7 @@ use crate::{
     hire::CHECK_JOB,
     notice::{REACH_JOB, WEBHOOK_JOB},
     pay::{BUDGET_JOB, ESCROW_JOB, JUDGE_JOB},
-    score::{HEARTBEAT_JOB, RANK_JOB},
+    score::{DISTRUST_JOB, HEARTBEAT_JOB, RANK_JOB},
     session::SESSION_JOB,
 };
 
@@ -39,8 +39,9 @@ const ROLL_UP_EVERY: Duration = Duration::from_secs(300);
 /// again once its lease has run out.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
-/// Jobs without which money would not move, and dead sellers would stay alive.
-const CLOCKS: [&str; 8] = [
+/// Jobs without which money would not move, dead sellers would stay alive, and invented records
+/// would count.
+const CLOCKS: [&str; 9] = [
     TICK_JOB,
     DEFAULT_JOB,
     SESSION_JOB,
@@ -49,6 +50,7 @@ const CLOCKS: [&str; 8] = [
     CHECK_JOB,
     HEARTBEAT_JOB,
     RANK_JOB,
+    DISTRUST_JOB,
 ];
 
 /// Jobs on their way outside.
@@ -142,6 +144,7 @@ impl Market {
             CHECK_JOB => self.finish_check(job.clone()).await,
             HEARTBEAT_JOB => self.finish_heartbeat(job.clone()).await,
             RANK_JOB => self.finish_rank(job.clone()).await,
+            DISTRUST_JOB => self.finish_distrust(job.clone()).await,
             unknown => {
                 // A newer node of the same database may know it.
                 let error = format!("this node does not know jobs of the kind {unknown}");

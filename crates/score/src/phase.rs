@@ -36,18 +36,23 @@ pub struct Signal {
     pub sessions_90d: u64,
     /// Of the window, both kinds together.
     pub success_rate: f64,
+    /// What was imported is in the numbers.
+    pub with_imports: bool,
 }
 
 impl Signal {
     /// In the specification's words: other implementations show the same.
     pub fn text(&self) -> String {
         let begins = sentence(self.phase);
+        let ends = if self.with_imports { ", imported ones included" } else { "" };
         match self.phase {
             Phase::Unverified => begins.to_owned(),
-            Phase::Basic => format!("{begins} — {} sessions completed", self.sessions_lifetime),
+            Phase::Basic => {
+                format!("{begins} — {} sessions completed{ends}", self.sessions_lifetime)
+            }
             Phase::Verified => {
                 let percent = to_fixed_1(self.success_rate * 100.0);
-                format!("{begins} — {percent}% success over {} sessions", self.sessions_90d)
+                format!("{begins} — {percent}% success over {} sessions{ends}", self.sessions_90d)
             }
         }
     }

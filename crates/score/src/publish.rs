@@ -308,17 +308,32 @@ fn derive_escrow(derived: &mut Publication, score: &Score) {
 }
 
 fn derive_signal(derived: &mut Publication, score: &Score, lifetime: u64) {
-    let imported = derived.with_imports.as_ref().map_or(Tier::Unverified, |with| with.atep_tier);
-    derived.phase = phase(derived.gates.atep_tier.max(imported));
+    let local = derived.gates.atep_tier;
     let dimensions = &derived.dimensions;
-    let signal = Signal {
-        phase: derived.phase,
+    let sessions_90d = dimensions
+        .technical_execution
+        .conduit_sessions_90d
+        .saturating_add(dimensions.commercial_reliability.ap2_sessions_90d);
+    let mut signal = Signal {
+        phase: phase(local),
         sessions_lifetime: lifetime,
-        sessions_90d: dimensions
-            .technical_execution
-            .conduit_sessions_90d
-            .saturating_add(dimensions.commercial_reliability.ap2_sessions_90d),
+        sessions_90d,
         success_rate: score.combined_rate,
+        with_imports: false,
     };
+    // 11.3: a phase that was brought along is told of with the numbers that came with it.
+    if let Some(with) = derived.with_imports.as_ref().filter(|with| with.atep_tier > local) {
+        let sessions = with.conduit_sessions_90d + with.ap2_sessions_90d;
+        let successful = with.conduit_successful_90d + with.ap2_successful_90d;
+        let brought = (sessions as u64).saturating_sub(sessions_90d);
+        signal = Signal {
+            phase: phase(with.atep_tier),
+            sessions_lifetime: lifetime.saturating_add(brought),
+            sessions_90d: sessions as u64,
+            success_rate: if sessions > 0.0 { successful / sessions } else { 0.0 },
+            with_imports: true,
+        };
+    }
+    derived.phase = signal.phase;
     derived.signal = signal.text();
 }

@@ -35,7 +35,7 @@ pub const VERIFIED_SESSIONS: u64 = 50;
 pub const TRUSTED_SESSIONS: u64 = 200;
 
 /// An agent's track record. What every fact moves stands in the row of the last one and is not
-/// stored a second time: [`Track::to_store`] leaves it out, [`Track::resume`] puts it back.
+/// stored a second time: [`Track::into_stored`] leaves it out, [`Track::resume`] puts it back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Track {
@@ -190,10 +190,11 @@ impl Track {
     }
 
     /// What is stored: the same text as long as nothing but the last fact changes.
-    pub fn to_store(&self) -> Track {
-        let mut stored = Track { facts: 0, chain: Hash32::ZERO, last_at: None, ..self.clone() };
-        stored.totals = Totals::default();
-        if self.last_at.is_some() && self.benchmark.last_evaluated_at == self.last_at {
+    pub fn into_stored(self) -> Track {
+        let mut stored = self;
+        let last_at = stored.last_at.take();
+        (stored.facts, stored.chain, stored.totals) = (0, Hash32::ZERO, Totals::default());
+        if last_at.is_some() && stored.benchmark.last_evaluated_at == last_at {
             stored.benchmark.last_evaluated_at = None;
             stored.looked_at_last = true;
         }
@@ -403,6 +404,12 @@ impl Track {
         self.import_digests.drain(..over);
         self.informal.retain(|informal| informal.platform != imported.platform);
         self.imported = Some(imported);
+    }
+
+    /// What was brought ends before its time. That it was brought stays known: the same export is
+    /// never good again.
+    pub fn end_import(&mut self) {
+        self.imported = None;
     }
 
     /// Takes what a platform without an agreement says, in the place of what it said before.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use skep_api::ADMIN_SOCKET;
-use skep_base::{AgentId, Did, Money};
+use skep_base::{AgentId, Did, Money, Timestamp};
 use skep_sdk::{AdminClient, Client};
 use skep_wire::{
     admin::{AdminAct, AdminRequest, QualificationReport},
@@ -39,8 +39,17 @@ impl AdminArgs {
 #[derive(Debug, Subcommand)]
 enum AdminCommand {
     /// Revoke an agent's benchmark for fraud: its operator gets a cool-down of 90 days
-    #[command(after_help = "Example: skep admin revoke 0x… --reason 'sold work of others'")]
-    Revoke(OnAgent),
+    #[command(after_help = "Example: skep admin revoke 0x… --reason 'sold work of others'
+
+Whoever was the agent's operator when it happened answers for it. Say when, if the agent has left
+an operator in the last 90 days: skep admin revoke 0x… --at 2026-11-15T09:30:00Z --reason …")]
+    Revoke {
+        #[command(flatten)]
+        on: OnAgent,
+        /// When it happened, in UTC
+        #[arg(long, value_name = "TIME")]
+        at: Option<Timestamp>,
+    },
     /// Take a revocation back
     #[command(after_help = "Example: skep admin clear 0x… --reason 'the report was false'")]
     Clear(OnAgent),
@@ -110,8 +119,12 @@ enum IssuerCommand {
         #[arg(long)]
         reason: String,
     },
-    /// Trust an issuer no longer
-    #[command(after_help = "Example: skep admin issuer drop other.example --reason 'sold'")]
+    /// Trust an issuer no longer, and end what was imported from it
+    #[command(after_help = "Example: skep admin issuer drop other.example --reason 'sold'
+
+What agents have imported from it ends within moments, also if it is trusted again before: then
+other exports count. Deals that are agreed keep what is held. For other keys or another haircut
+alone do not drop it: `add` replaces its entry, and imports stay.")]
     Drop {
         platform: String,
         #[arg(long)]
@@ -163,8 +176,8 @@ impl AdminCommand {
     fn request(self) -> Result<AdminRequest> {
         let (act, reason) = match self {
             AdminCommand::Report => bail!("a report is no act"),
-            AdminCommand::Revoke(OnAgent { agent: agent_id, reason }) => {
-                (AdminAct::RevokeBenchmark { agent_id }, reason)
+            AdminCommand::Revoke { on: OnAgent { agent: agent_id, reason }, at } => {
+                (AdminAct::RevokeBenchmark { agent_id, at }, reason)
             }
             AdminCommand::Clear(OnAgent { agent: agent_id, reason }) => {
                 (AdminAct::ClearRevocation { agent_id }, reason)

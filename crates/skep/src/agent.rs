@@ -109,6 +109,9 @@ fn print(agent: &Agent, json: bool, out: &mut dyn Write) -> Result<()> {
     if let Some(until) = agent.money_frozen_until {
         writeln!(out, "frozen    no money leaves before {until}")?;
     }
+    if let Some(review) = &agent.operator_review {
+        writeln!(out, "review    {} until {}", review.label, review.until)?;
+    }
     writeln!(out, "since     {}", agent.registered_at)?;
     Ok(())
 }

@@ -23,7 +23,7 @@ use crate::{
     event::Event,
     list::ListChanges,
     listing::{ListingChanges, Payload},
-    score_fact::{Counted, ScoreFact, track_key},
+    score_fact::{Counted, ScoreFact, WantedFacts},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{
         Answer, Bug, Call, Decision, Guard, JobEnd, JobWrite, Outcome, RecordKey, RouteKey,
@@ -196,13 +196,12 @@ impl Group {
             let owner = self.names.get(&(*kind, name.clone())).cloned().flatten();
             turn.names.insert((kind, name.clone()), owner);
         }
-        for (agent, _) in &call.load.facts {
+        for WantedFacts { agent, track, .. } in &call.load.facts {
             if let Some(counted) = self.counted.get(agent) {
                 turn.counted.insert(*agent, *counted);
             }
-            let key = track_key(agent);
-            if let Some(slot) = self.records.get(&key) {
-                turn.records.insert(key, slot.now.clone());
+            if let Some(slot) = self.records.get(track) {
+                turn.records.insert(track.clone(), slot.now.clone());
             }
         }
         let mut wanted = call.load.accounts.clone();

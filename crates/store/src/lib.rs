@@ -40,7 +40,9 @@ pub use self::{
         Indexed, LISTINGS_SCANNED_MAX, ListingFilter, ListingPage, ListingPlace, ListingRow,
         ModeFilter, Payload,
     },
-    score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals, track_key},
+    score_fact::{
+        Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals, WantedFacts, track_key,
+    },
     sqlite::Synchronous,
     store::{Entry, Options, Progress, Seen, Store},
     transfer::{Debt, DebtState, Kind, LedgerRefusal, Order, StoredTransfer, Transfer},

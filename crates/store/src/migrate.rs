@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test]
     async fn facts_of_an_older_database_are_put_in_order() {
-        use crate::{Call, Decision, Load, Lock, Options, Store, Turn};
+        use crate::{Call, Decision, Load, Lock, Options, Store, Turn, WantedFacts};
         use skep_base::AgentId;
 
         let folder = tempfile::tempdir().unwrap();
@@ -188,7 +188,8 @@ mod tests {
                 turn.add_fact(next)?;
                 Ok(Decision::Commit(String::new()))
             };
-            let load = Load { facts: vec![(one, Lock::Exclusive)], ..Load::default() };
+            let load =
+                Load { facts: vec![WantedFacts::of(&one, Lock::Exclusive)], ..Load::default() };
             store.call(Call { load, guards: Vec::new(), step: Box::new(step) }).await.unwrap();
             let facts = store.score_facts(one, None, 99).await.unwrap();
             let found = facts.iter().map(|f| (f.n, f.source.clone(), f.totals.released_cents));

@@ -5,9 +5,12 @@
 
 use std::time::Duration;
 
-use skep_base::{AgentId, Hash32, Timestamp};
+use skep_base::{AgentId, Asset, Hash32, Timestamp};
 
-use crate::turn::RecordKey;
+use crate::{
+    account::AccountId,
+    turn::{Lock, RecordKey},
+};
 
 /// The kind of record that a track record is.
 pub(crate) const TRACK: &str = "score";
@@ -16,6 +19,28 @@ pub(crate) const TRACK: &str = "score";
 /// was counted of an agent has it loaded, too.
 pub fn track_key(agent: &AgentId) -> RecordKey {
     RecordKey::own(TRACK, agent)
+}
+
+/// An agent of whom a turn is told what was counted. Its keys are written out with the call: what a
+/// group does by itself, everybody in it waits for.
+#[derive(Clone, Debug)]
+pub struct WantedFacts {
+    pub(crate) agent: AgentId,
+    pub(crate) lock: Lock,
+    /// What holds its facts where nothing else does.
+    pub(crate) wallet: AccountId,
+    pub(crate) track: RecordKey,
+}
+
+impl WantedFacts {
+    pub fn of(agent: &AgentId, lock: Lock) -> WantedFacts {
+        let wallet = AccountId::wallet(agent, Asset::USDC);
+        WantedFacts { agent: *agent, lock, wallet, track: track_key(agent) }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock != Lock::None
+    }
 }
 
 /// How old a fact is that counts no more; one of exactly this age does not.

@@ -21,7 +21,7 @@ use crate::{
     job::Job,
     list::ListChanges,
     listing::{Indexed, ListingChanges, Payload},
-    score_fact::{Counted, ScoreFact},
+    score_fact::{Counted, ScoreFact, WantedFacts},
 };
 
 /// What keeps the rows of one deal, or of one agent, on one shard.
@@ -89,7 +89,7 @@ pub struct Load {
     /// Agents of whom the turn is told what was counted, and what before the window that ends now;
     /// their track records are loaded, too. Only who holds them exclusively adds facts or writes
     /// a track record.
-    pub facts: Vec<(AgentId, Lock)>,
+    pub facts: Vec<WantedFacts>,
 }
 
 /// How long a guard is kept, at the least.

@@ -16,8 +16,13 @@ pub const REASON_LEN_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
 pub enum AdminAct {
-    /// SwarmScore 9.7: fraud. The agent's operator gets a cool-down.
-    RevokeBenchmark { agent_id: AgentId },
+    /// SwarmScore 9.7: fraud. The operator that the agent had when it happened gets a cool-down.
+    RevokeBenchmark {
+        agent_id: AgentId,
+        /// When it happened; needed if the agent has left an operator in the last 90 days.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
+    },
     /// Takes a revocation back.
     ClearRevocation { agent_id: AgentId },
     /// Ends an operator's cool-down before its time.

@@ -12,6 +12,8 @@ use skep_base::{
     wallet::{WalletKey, WalletSignature},
 };
 
+use crate::score::OperatorReview;
+
 /// The longest name of an agent or an operator, in bytes.
 pub const NAME_LEN_MAX: usize = 200;
 /// The longest address for notices, in bytes.
@@ -328,6 +330,9 @@ pub struct Agent {
     /// How often it took money back for work that passed the platform's own check.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refunds_despite_pass: u32,
+    /// SwarmScore 9.7, rule 4: its operator answers for fraud, whatever the agent itself has done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_review: Option<OperatorReview>,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub registered_at: Timestamp,
 }

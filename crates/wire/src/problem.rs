@@ -36,9 +36,7 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[error(
-    "the provider holds no benchmark: its score is {current_score}, {required_score} is needed"
-)]
+#[error("the provider holds no benchmark: it has {current_score} of {required_score} points")]
 pub struct BenchmarkGap {
     pub current_score: u16,
     pub required_score: u16,

@@ -101,6 +101,7 @@ impl Node {
             money_frozen_until: None,
             defaults: 0,
             refunds_despite_pass: 0,
+            operator_review: None,
             registered_at: NOW,
         };
         Node { record: Mutex::new(record), fault: Mutex::new(Fault::None) }

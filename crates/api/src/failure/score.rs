@@ -8,6 +8,7 @@ pub(super) fn of_score(reason: &ScoreRefusal) -> Code {
     match reason {
         ScoreRefusal::NotPublished { .. } => Code::ScoreNotPublished,
         ScoreRefusal::IssuerUnreachable { .. } => Code::IssuerUnreachable,
+        ScoreRefusal::AgreementChanged { .. } => Code::AgreementChanged,
         ScoreRefusal::Import { word, .. } => match word {
             ImportWord::Unreadable => Code::ImportUnreadable,
             ImportWord::BadPublication => Code::ImportBadPublication,

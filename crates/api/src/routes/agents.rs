@@ -70,7 +70,7 @@ pub(super) async fn show(
         "old_key_not_current", "key_revoked", "no_recovery_key", "not_the_recovery_key",
         "recovery_waiting", "no_recovery_waiting", "recovery_too_early", "not_signed_by_owner",
         "key_never_held", "already_revoked", "key_used_before", "compromised_in_future",
-        "too_many_keys", "operator_in_cooldown", "operator_changed"
+        "too_many_keys", "operator_in_cooldown", "operator_changed", "too_many_operators"
     ]))),
 )]
 pub(super) async fn change_keys(

@@ -1,7 +1,7 @@
 //! Receipts of hires: the seller's side, the buyer's side, and what is kept for those who check
 //! later.
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::Response};
 use serde::Serialize;
 use skep_base::Timestamp;
 use skep_wire::{
@@ -10,7 +10,7 @@ use skep_wire::{
     http_signature::KeyId,
 };
 
-use super::{CURSOR_LEN_MAX, PageQuery, page_len};
+use super::{CURSOR_LEN_MAX, PageQuery, page_len, with_score};
 use crate::{
     api::Api,
     code::Code,
@@ -129,12 +129,13 @@ pub(super) async fn of_agent(
     State(api): State<Api>,
     PathId(name): PathId<KeyId>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<Page<StoredReceipt>>, ApiError> {
+) -> Result<Response, ApiError> {
     let agent = api.agent_id(&name).await?;
     // A hire_id stands in the cursor, and may be as long as a cursor may.
     if query.cursor.as_ref().is_some_and(|cursor| cursor.len() > 2 * CURSOR_LEN_MAX) {
         return Err(Code::MalformedCursor.into());
     }
     let limit = page_len(query.limit)?;
-    Ok(Json(api.market.receipts_of(&agent, query.cursor.as_deref(), limit).await?))
+    let page = api.market.receipts_of(&agent, query.cursor.as_deref(), limit).await?;
+    Ok(with_score(&api, &agent, Json(page)).await)
 }

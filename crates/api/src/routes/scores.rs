@@ -148,7 +148,7 @@ pub(super) async fn export(
     ),
     security(("http_signature" = [])),
     extensions(("x-codes" = json!([
-        "import_unreadable", "issuer_unreachable", "import_bad_publication",
+        "import_unreadable", "issuer_unreachable", "agreement_changed", "import_bad_publication",
         "import_bad_passport", "import_other_passport", "import_other_agent", "import_taken",
         "import_revoked", "import_disputed", "import_too_young", "import_own_export",
         "import_repeated", "import_older"

@@ -83,6 +83,14 @@ impl Acceptance {
         Scored { agent: self.provider, operator: &self.prepared.operators[1] }
     }
 
+    /// Who accepts, and hears why not.
+    fn asked_by(&self) -> AgentId {
+        match self.by {
+            Role::Requester => self.requester,
+            Role::Provider => self.provider,
+        }
+    }
+
     fn operators(&self) -> [&Did; 2] {
         let [requester, provider] = &self.prepared.operators;
         [requester, provider]
@@ -255,7 +263,7 @@ impl Market {
             return Err(ask_again());
         }
         if record.offer.requires_benchmark {
-            self.require_benchmark(turn, acceptance.scored())?;
+            self.require_benchmark(turn, acceptance.scored(), acceptance.asked_by())?;
         }
         let terms = self.terms(turn, acceptance, &record, &requester)?;
         if !terms.stake.remainder.is_zero() && !acceptance.prepared.remainder {

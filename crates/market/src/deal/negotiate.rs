@@ -92,7 +92,8 @@ impl Market {
             let other = party(turn, &provider)?;
             not_in_debt(turn, &wallet)?;
             if let Some(operator) = &wanted {
-                market.require_benchmark(turn, Scored { agent: provider, operator })?;
+                let who = Scored { agent: provider, operator };
+                market.require_benchmark(turn, who, requester)?;
             }
             if turn.record::<NegotiationRecord>(&key)?.is_some() {
                 return Err(Bug(format!("the deal {id} exists already")).into());

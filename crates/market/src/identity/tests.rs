@@ -85,6 +85,7 @@ fn registered(recovery_key: Option<PublicKey>) -> AgentRecord {
         money_frozen_until: None,
         defaults: 0,
         refunds_despite_pass: 0,
+        operator_review: None,
         registered_at: at(0),
     };
     AgentRecord {
@@ -94,6 +95,8 @@ fn registered(recovery_key: Option<PublicKey>) -> AgentRecord {
         open_remainders: Default::default(),
         open_advances: Default::default(),
         open_subsidies: Default::default(),
+        left: Vec::new(),
+        revoked_under: None,
     }
 }
 

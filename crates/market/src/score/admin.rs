@@ -18,12 +18,15 @@ use skep_wire::{
 };
 
 use super::{
-    OperatorRevocation, OperatorScore, Scored, base_of, load_track, operator_score_key,
+    OperatorRevocation, OperatorScore, Scored, base_of,
+    distrust::distrust,
+    load_track, operator_score_key,
     rank::{Whose, rank_at, rank_now},
     report, tell_agent, tell_benchmark,
 };
 use crate::{
-    AgentRecord, Failure, Market, Refusal, answer::Stop, deal::standing_key, identity::agent_key,
+    AgentRecord, Failure, LeftOperator, Market, Refusal, answer::Stop, deal::standing_key,
+    identity::agent_key,
 };
 
 /// Issuers that a node trusts, at most.
@@ -41,6 +44,11 @@ pub enum AdminRefusal {
     NoCooldown { operator: Did },
     #[error("the agent got another operator at this very moment; nothing was done, say it again")]
     OperatorChanged,
+    #[error("say when it happened (--at TIME), so that the right one answers: {}",
+        terms_of_office(.left, .operator))]
+    WhichOperator { left: Vec<LeftOperator>, operator: Did },
+    #[error("the time must be from {from} on, when the agent was registered, and not after {now}")]
+    NoSuchTime { from: Timestamp, now: Timestamp },
     #[error("a tier is only taken away by hand, and {tier:?} is not below the agent's")]
     NotLower { tier: Tier },
     #[error("minimums are only ever tightened: {minimums}")]
@@ -63,6 +71,12 @@ impl From<AdminRefusal> for Failure {
     }
 }
 
+/// Who was the operator until when.
+fn terms_of_office(left: &[LeftOperator], operator: &Did) -> String {
+    let until = |left: &LeftOperator| format!("{} until {}, ", left.operator, left.left_at);
+    left.iter().map(until).collect::<String>() + &format!("{operator} since")
+}
+
 /// The minimums that hold, and why.
 pub(crate) fn parameters_key() -> RecordKey {
     RecordKey::own("score_parameters", "score_parameters")
@@ -73,17 +87,24 @@ pub(crate) fn trust_registry_key() -> RecordKey {
     RecordKey::own("trust_registry", "trust_registry")
 }
 
+/// The operator that an agent has.
+fn own(known: &AgentRecord) -> Did {
+    known.agent.operator
+}
+
 /// What an act on one agent sees.
 struct On<'a> {
     market: &'a Market,
     agent: AgentId,
-    operator: &'a Did,
+    known: &'a AgentRecord,
+    /// The operator that answers for it here, now or once the agent's own.
+    answers: &'a Did,
     reason: &'a str,
 }
 
 impl On<'_> {
     fn who(&self) -> Scored<'_> {
-        Scored { agent: self.agent, operator: self.operator }
+        Scored { agent: self.agent, operator: &self.known.agent.operator }
     }
 
     fn value(&self, turn: &Turn, track: &Track) -> Result<u16, Stop> {
@@ -113,13 +134,38 @@ impl On<'_> {
         tell_agent(turn, &self.agent, kind, &told)
     }
 
+    /// Whether it is clear who answers: nobody sheds that by leaving.
+    fn check_time(&self, now: Timestamp, at: Option<Timestamp>) -> Result<(), AdminRefusal> {
+        let (agent, left) = (&self.known.agent, self.known.left_lately(now));
+        let from = agent.registered_at;
+        match at {
+            Some(at) if at < from || now < at => Err(AdminRefusal::NoSuchTime { from, now }),
+            None if !left.is_empty() => {
+                Err(AdminRefusal::WhichOperator { left, operator: agent.operator })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes in the agent's record which operator answers for its revocation.
+    fn note(&self, turn: &mut Turn, revoked_under: Option<Did>) -> Result<(), Stop> {
+        let noted = AgentRecord { revoked_under, ..self.known.clone() };
+        Ok(turn.put(&agent_key(&self.agent), &noted)?)
+    }
+
     /// 9.7, whole: the benchmark goes, and the operator gets its cool-down.
-    fn revoke(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
+    fn revoke(
+        &self,
+        turn: &mut Turn,
+        track: &mut Track,
+        happened_at: Option<Timestamp>,
+    ) -> Result<Value, Stop> {
+        self.check_time(turn.now(), happened_at)?;
         self.step(turn, track, benchmark::Input::Revoke { reason: self.reason })?;
         // Badges go with it, and search hears of it.
         self.market.evaluate(turn, self.who(), track, Evaluator::Admin)?;
         report::enlist(turn, &self.agent, track);
-        let key = operator_score_key(self.operator);
+        let key = operator_score_key(self.answers);
         let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
         let until = turn.now().plus(COOLDOWN);
         score.cooldown_until = Some(until);
@@ -127,28 +173,31 @@ impl On<'_> {
             agent_id: self.agent,
             at: turn.now(),
             reason: self.reason.to_owned(),
+            happened_at,
             reversed: None,
         });
         turn.put(&key, &score)?;
+        self.note(turn, Some(*self.answers))?;
         let told = json!({
-            "operator": self.operator, "agent_id": self.agent, "until": until,
-            "reason": self.reason,
+            "operator": self.answers, "agent_id": self.agent, "until": until,
+            "reason": self.reason, "happened_at": happened_at,
         });
         turn.event(&key.route, "operator.cooldown_began", &told, &[self.agent])?;
         rank_now(turn, &Whose::Agent(self.agent))?;
-        rank_now(turn, &Whose::Operator(*self.operator, None))?;
-        rank_at(turn, until, &Whose::Operator(*self.operator, None))?;
+        rank_now(turn, &Whose::Operator(*self.answers, None))?;
+        rank_at(turn, until, &Whose::Operator(*self.answers, None))?;
         Ok(json!({ "benchmark": track.benchmark, "operator": score }))
     }
 
     fn clear(&self, turn: &mut Turn, track: &mut Track) -> Result<Value, Stop> {
         self.step(turn, track, benchmark::Input::Clear { reason: self.reason })?;
-        let key = operator_score_key(self.operator);
+        let key = operator_score_key(self.answers);
         let mut score: OperatorScore = turn.record(&key)?.unwrap_or_default();
+        self.note(turn, None)?;
         if score.reverse(&self.agent, self.reason) {
             turn.put(&key, &score)?;
             let told = json!({
-                "operator": self.operator, "agent_id": self.agent, "reason": self.reason,
+                "operator": self.answers, "agent_id": self.agent, "reason": self.reason,
             });
             turn.event(&key.route, "operator.revocation_reversed", &told, &[self.agent])?;
         }
@@ -182,20 +231,30 @@ impl Market {
             return Err(AdminRefusal::NoReason.into());
         }
         match act {
-            AdminAct::RevokeBenchmark { agent_id } => {
-                self.on_agent(agent_id, reason, |on, turn, track| on.revoke(turn, track)).await
+            AdminAct::RevokeBenchmark { agent_id, at } => {
+                let now = self.store.now().await?;
+                let then = move |known: &AgentRecord| {
+                    at.map_or(known.agent.operator, |at| known.operator_at(at, now))
+                };
+                let revoke = move |on: &On<'_>, turn: &mut Turn, track: &mut Track| {
+                    on.revoke(turn, track, at)
+                };
+                self.on_agent(agent_id, reason, then, revoke).await
             }
             AdminAct::ClearRevocation { agent_id } => {
-                self.on_agent(agent_id, reason, |on, turn, track| on.clear(turn, track)).await
+                let answers =
+                    |known: &AgentRecord| known.revoked_under.unwrap_or(known.agent.operator);
+                self.on_agent(agent_id, reason, answers, |on, turn, track| on.clear(turn, track))
+                    .await
             }
             AdminAct::ReviewAgent { agent_id } => {
-                self.on_agent(agent_id, reason, |on, turn, track| on.review(turn, track)).await
+                self.on_agent(agent_id, reason, own, |on, turn, track| on.review(turn, track)).await
             }
             AdminAct::Demote { agent_id, tier } => {
                 let demote = move |on: &On<'_>, turn: &mut Turn, track: &mut Track| {
                     on.demote(turn, track, tier)
                 };
-                self.on_agent(agent_id, reason, demote).await
+                self.on_agent(agent_id, reason, own, demote).await
             }
             AdminAct::EndCooldown { operator } => self.end_cooldown(operator, reason).await,
             AdminAct::SetSubscription { agent_id, subscription } => {
@@ -214,28 +273,29 @@ impl Market {
         &self,
         agent: AgentId,
         reason: String,
+        who_answers: impl Fn(&AgentRecord) -> Did + Send + 'static,
         act: impl Fn(&On<'_>, &mut Turn, &mut Track) -> Result<Value, Stop> + Send + 'static,
     ) -> Result<AdminAnswer, Failure> {
-        let operator = self.agent_record(&agent).await?.agent.operator;
-        // Nobody gets another operator meanwhile: the one who answers is the one it has.
+        let known = self.agent_record(&agent).await?;
+        let (operator, answers) = (known.agent.operator, who_answers(&known));
+        // Nobody gets another operator meanwhile: those who were loaded are the right ones.
         let owner = agent_key(&agent);
         let mut load = Load { records: vec![(owner.clone(), Lock::Exclusive)], ..Load::default() };
         load_track(&mut load, &agent, &operator, Lock::Exclusive);
         // The cool-down is written by these acts alone.
-        let cooldown = operator_score_key(&operator);
-        for (key, lock) in &mut load.records {
-            if *key == cooldown {
-                *lock = Lock::Exclusive;
-            }
-        }
+        let cooldown = operator_score_key(&answers);
+        load.records.retain(|(key, _)| *key != cooldown);
+        load.records.push((cooldown, Lock::Exclusive));
         let market = self.clone();
         let done = self.run(load, vec![], move |turn| {
             let known: Option<AgentRecord> = turn.record(&owner)?;
-            if known.is_none_or(|known| known.agent.operator != operator) {
-                return Err(AdminRefusal::OperatorChanged.into());
-            }
+            let same = |known: &AgentRecord| {
+                (known.agent.operator, who_answers(known)) == (operator, answers)
+            };
+            let known = known.filter(same).ok_or(AdminRefusal::OperatorChanged)?;
             let mut track = market.track_of(turn, &agent)?;
-            let on = On { market: &market, agent, operator: &operator, reason: &reason };
+            let on =
+                On { market: &market, agent, known: &known, answers: &answers, reason: &reason };
             let now = act(&on, turn, &mut track)?;
             market.put_track(turn, &agent, &track)?;
             Ok(AdminAnswer { at: turn.now(), now })
@@ -311,11 +371,11 @@ impl Market {
     async fn trust(&self, entry: TrustedIssuer, reason: String) -> Result<AdminAnswer, Failure> {
         check_issuer(&entry, self.dev)
             .map_err(|what| AdminRefusal::BadIssuer { what: what.to_owned() })?;
-        self.change_registry(reason, "issuer.trusted", move |registry| {
+        self.change_registry(reason, "issuer.trusted", move |_, registry| {
             registry.trusted_issuers.retain(|known| known.platform != entry.platform);
             if registry.trusted_issuers.len() >= ISSUERS_MAX {
                 let what = format!("at most {ISSUERS_MAX} issuers are trusted");
-                return Err(AdminRefusal::BadIssuer { what });
+                return Err(AdminRefusal::BadIssuer { what }.into());
             }
             registry.trusted_issuers.push(entry.clone());
             Ok(json!({ "issuer": entry }))
@@ -323,14 +383,16 @@ impl Market {
         .await
     }
 
+    /// Nothing is taken from there any more, and what was taken ends.
     async fn distrust(&self, platform: String, reason: String) -> Result<AdminAnswer, Failure> {
-        self.change_registry(reason, "issuer.dropped", move |registry| {
+        self.change_registry(reason, "issuer.dropped", move |turn, registry| {
             let before = registry.trusted_issuers.len();
             registry.trusted_issuers.retain(|known| known.platform != platform);
-            match registry.trusted_issuers.len() == before {
-                true => Err(AdminRefusal::UnknownIssuer { platform: platform.clone() }),
-                false => Ok(json!({ "dropped": platform })),
+            if registry.trusted_issuers.len() == before {
+                return Err(AdminRefusal::UnknownIssuer { platform: platform.clone() }.into());
             }
+            distrust(turn, &platform)?;
+            Ok(json!({ "dropped": platform, "imports": "ending" }))
         })
         .await
     }
@@ -339,13 +401,13 @@ impl Market {
         &self,
         reason: String,
         kind: &'static str,
-        change: impl Fn(&mut TrustRegistry) -> Result<Value, AdminRefusal> + Send + 'static,
+        change: impl Fn(&mut Turn, &mut TrustRegistry) -> Result<Value, Stop> + Send + 'static,
     ) -> Result<AdminAnswer, Failure> {
         let key = trust_registry_key();
         let load = Load { records: vec![(key.clone(), Lock::Exclusive)], ..Load::default() };
         let changed = self.run(load, vec![], move |turn| {
             let mut registry: TrustRegistry = turn.record(&key)?.unwrap_or_default();
-            let now = change(&mut registry)?;
+            let now = change(turn, &mut registry)?;
             turn.put(&key, &registry)?;
             let mut told = now.clone();
             told["reason"] = reason.clone().into();

@@ -79,8 +79,8 @@ impl Change {
     }
 
     /// The fact's time is settled when it is counted.
-    pub(super) fn line(&self, agent: AgentId) -> ScoreLine {
-        let Change { fact, dispute, subsidy, visit } = self.clone();
+    pub(super) fn line(self, agent: AgentId) -> ScoreLine {
+        let Change { fact, dispute, subsidy, visit } = self;
         ScoreLine { scored: Some(agent), counted: fact, dispute, subsidy, visit }
     }
 

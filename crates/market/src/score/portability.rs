@@ -8,14 +8,15 @@ use skep_base::AgentId;
 use skep_score::import::{self, Applicant, Imported};
 use skep_store::{Load, Lock, RecordKey, RouteKey, Turn};
 use skep_wire::score::{
-    Evaluator, Export, ImportAnswer, ImportRequest, ImportSource, KeyPurpose, KeySet, TrustedIssuer,
+    Evaluator, Export, ImportAnswer, ImportRequest, ImportSource, KeyPurpose, KeySet,
+    TrustRegistry, TrustedIssuer,
 };
 
 use super::{
     Scored, admin::trust_registry_key, load_track, publication::bug, refusal::ScoreRefusal,
     tell_agent,
 };
-use crate::{Answered, Failure, Market, Signed, answer::Stop, identity::agent_key};
+use crate::{Answered, Failure, Market, Refusal, Signed, answer::Stop, identity::agent_key};
 
 /// Names of publications that were brought: each has one owner for ever.
 const NAME_IMPORT: &str = "score_import";
@@ -126,7 +127,8 @@ impl Market {
         let operator = self.agent_record(&agent).await?.agent.operator;
         let digest = read.digest.to_string();
         let mut load = Load {
-            records: vec![(agent_key(&agent), Lock::Shared), (trust_registry_key(), Lock::None)],
+            // What is taken is there when somebody drops its issuer and looks for it.
+            records: vec![(agent_key(&agent), Lock::Shared), (trust_registry_key(), Lock::Shared)],
             names: vec![(NAME_IMPORT, digest.clone()), (NAME_RECORD, read.record_name())],
             ..Load::default()
         };
@@ -134,6 +136,7 @@ impl Market {
         load.records.push((import_source_key(&agent), Lock::Exclusive));
         let market = self.clone();
         self.run_signed(signed, load, move |turn, _| {
+            still_trusted(turn, &issuer)?;
             claim_record(turn, &read, &agent)?;
             let repeated = || ScoreRefusal::from(import::Refusal::Repeated);
             if turn.name_owner(NAME_IMPORT, &digest)?.is_some() {
@@ -160,6 +163,18 @@ impl Market {
 /// What the import that counts was: others see it in the certificate.
 pub(super) fn import_source_key(agent: &AgentId) -> RecordKey {
     RecordKey { route: RouteKey::of(agent), kind: "import_source", id: agent.to_string() }
+}
+
+/// The export was checked by the entry that was there when it came.
+fn still_trusted(turn: &Turn, issuer: &TrustedIssuer) -> Result<(), Stop> {
+    let registry: TrustRegistry = turn.record(&trust_registry_key())?.unwrap_or_default();
+    match registry.find(&issuer.platform) == Some(issuer) {
+        true => Ok(()),
+        false => {
+            let reason = ScoreRefusal::AgreementChanged { platform: issuer.platform.clone() };
+            Err(Stop::Unheard(Refusal::Score { reason }))
+        }
+    }
 }
 
 /// The one of a platform's keys that is needed to check what it has signed.

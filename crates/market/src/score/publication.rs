@@ -17,8 +17,8 @@ use skep_score::{
 };
 use skep_store::{Bug, RecordKey, RouteKey, StoreError, StoredRecord};
 use skep_wire::score::{
-    BenchmarkTier, CERTIFICATE_FACTS_MAX, Fraction, NumberedFact, OperatorReview,
-    PASSPORT_HISTORY_MAX, Publication, ScoreView,
+    BenchmarkTier, CERTIFICATE_FACTS_MAX, Fraction, NumberedFact, PASSPORT_HISTORY_MAX,
+    Publication, ScoreView,
 };
 
 use super::{
@@ -179,10 +179,12 @@ impl Market {
             Some(row) => (fact::totals(row.totals), row.chain),
             None => (Totals::default(), Hash32::default()),
         };
-        let mut rows =
-            self.store.score_facts_latest(agent, None, CERTIFICATE_FACTS_MAX + 1).await?;
-        // What was counted since the track record was read is not in it.
-        rows.retain(|row| row.n.unsigned_abs() <= sight.track.facts && row.at > since);
+        // What was counted since the track record was read is not in it, and takes nobody's place.
+        let after = i64::try_from(sight.track.facts + 1).unwrap_or(i64::MAX);
+        let end = Some((sight.track.last_at.unwrap_or(since), after));
+        let most = CERTIFICATE_FACTS_MAX + 1;
+        let mut rows = self.store.score_facts_latest(agent, end, most).await?;
+        rows.retain(|row| row.at > since);
         rows.reverse();
         let over = rows.len().saturating_sub(CERTIFICATE_FACTS_MAX);
         let chain_before_shown = match over {
@@ -293,16 +295,10 @@ impl Market {
             badges: sight.badges().shown(is_owner),
             benchmark_history: self.benchmark_history(agent, PASSPORT_HISTORY_MAX).await?,
             benchmark_events: sight.track.benchmark_events,
-            operator_review: review(&sight),
+            operator_review: sight.operator.review(sight.now),
             unverified_imports: sight.track.informal.clone(),
         })
     }
-}
-
-/// 9.7, rule 4.
-fn review(sight: &Sight) -> Option<OperatorReview> {
-    let until = sight.operator.cooldown_until.filter(|_| sight.stamp.cooldown)?;
-    Some(OperatorReview::until(until))
 }
 
 fn allow(agent: &AgentId, by: Option<&AgentId>, is_public: bool) -> Result<(), ScoreRefusal> {

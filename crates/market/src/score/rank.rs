@@ -6,7 +6,7 @@ use skep_base::{AgentId, Did, Timestamp, id::ListingId};
 use skep_hire::{listing::LISTINGS_PER_AGENT_MAX, rank::Seller, terms};
 use skep_score::phase::NEWCOMER;
 use skep_store::{Job, JobDraft, JobEnd, ListingFilter, Load, Lock, RouteKey, Turn};
-use skep_wire::{identity::Agent, settle::Tier};
+use skep_wire::identity::Agent;
 
 use super::{Scored, base_of, load_track};
 use crate::{
@@ -142,7 +142,7 @@ impl Market {
         let shown = track.to_show(&score, now);
         let agent: Option<AgentRecord> = turn.record(&agent_key(&who.agent))?;
         // A score that is not published moves nothing (11.2).
-        let published = track.tier > Tier::Unverified;
+        let published = track.is_published(now);
         Ok(Seller {
             score_hundreds: if published { u8::try_from(shown.hundreds).unwrap_or(10) } else { 0 },
             benchmark: shown.held,

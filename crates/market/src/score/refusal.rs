@@ -14,6 +14,8 @@ pub enum ScoreRefusal {
     NotPublished { agent: AgentId },
     #[error("the keys of {platform} could not be fetched: {detail}")]
     IssuerUnreachable { platform: String, detail: String },
+    #[error("what is agreed with {platform} has changed at this very moment: import it again")]
+    AgreementChanged { platform: String },
     #[error("{detail}")]
     Import { word: ImportWord, detail: String },
 }

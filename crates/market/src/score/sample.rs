@@ -41,6 +41,6 @@ pub fn sample_score(n: u64) -> ScoreSample {
         facts.push(row(agent, place, &fact, &track));
         at = at.plus(APART);
     }
-    let record = serde_json::to_string(&track.to_store()).unwrap_or_default();
+    let record = serde_json::to_string(&track.clone().into_stored()).unwrap_or_default();
     ScoreSample { agent, record, facts }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
-use skep_base::{AgentId, json::read_own};
+use skep_base::{AgentId, Did, json::read_own};
 use skep_score::Track;
 use skep_store::{Bug, RecordKey, Turn, track_key};
 use skep_wire::settle::Tier;
@@ -26,7 +26,7 @@ struct Read<T> {
     value: T,
 }
 
-/// The part of an agent's record that says whether it has a key: the rest is long.
+/// The part of an agent's record that its score depends on: the rest is long.
 #[derive(Debug, Deserialize)]
 struct Keyed {
     agent: KeyedAgent,
@@ -34,8 +34,16 @@ struct Keyed {
 
 #[derive(Debug, Deserialize)]
 struct KeyedAgent {
+    operator: Did,
     #[serde(default)]
     current_key: Option<IgnoredAny>,
+}
+
+/// What an agent's own record says that its score depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    pub(super) has_key: bool,
+    pub(super) operator: Did,
 }
 
 fn read<T: DeserializeOwned>(
@@ -55,23 +63,28 @@ fn read<T: DeserializeOwned>(
     Ok(Some(read))
 }
 
-/// A track record before the turn, if there was one.
-pub(super) struct StoredTrack(Option<Arc<Read<Track>>>);
+/// Where a track record is, and how it was before the turn, if there was one.
+pub(super) struct StoredTrack {
+    key: RecordKey,
+    before: Option<Arc<Read<Track>>>,
+}
 
 impl StoredTrack {
     /// Writes a track record that has changed.
-    pub(super) fn put(self, turn: &mut Turn, agent: &AgentId, track: &Track) -> Result<(), Stop> {
-        let after = track.to_store();
-        match self.0 {
+    pub(super) fn put(self, turn: &mut Turn, track: Track) -> Result<(), Stop> {
+        let after = track.into_stored();
+        match self.before {
             Some(before) if before.value == after => Ok(()),
-            _ => Ok(turn.put(&track_key(agent), &after)?),
+            _ => Ok(turn.put(&self.key, &after)?),
         }
     }
 }
 
 impl Market {
-    fn stored_track(&self, turn: &Turn, agent: &AgentId) -> Result<Option<Arc<Read<Track>>>, Stop> {
-        read(turn, &track_key(agent), agent, &self.seen.tracks)
+    fn stored_track(&self, turn: &Turn, agent: &AgentId) -> Result<StoredTrack, Stop> {
+        let key = track_key(agent);
+        let before = read(turn, &key, agent, &self.seen.tracks)?;
+        Ok(StoredTrack { key, before })
     }
 
     /// The track record of a turn that loaded it.
@@ -86,14 +99,15 @@ impl Market {
         agent: &AgentId,
     ) -> Result<(Track, StoredTrack), Stop> {
         let stored = self.stored_track(turn, agent)?;
-        let track = stored.as_ref().map(|read| read.value.clone()).unwrap_or_default();
+        let track = stored.before.as_ref().map(|read| read.value.clone()).unwrap_or_default();
         let track = Track::resume(track, turn.counted(agent)?.last.map(fact::mark));
-        Ok((track, StoredTrack(stored)))
+        Ok((track, stored))
     }
 
     /// The tier of a turn that loaded the track record, whether or not it loaded the facts.
     pub(crate) fn tier_in(&self, turn: &Turn, agent: &AgentId) -> Result<Tier, Stop> {
-        Ok(self.stored_track(turn, agent)?.map(|read| read.value.tier).unwrap_or_default())
+        let stored = self.stored_track(turn, agent)?;
+        Ok(stored.before.map(|read| read.value.tier).unwrap_or_default())
     }
 
     /// Writes a track record, once in a turn. What its last fact says stands in that fact's row:
@@ -104,12 +118,16 @@ impl Market {
         agent: &AgentId,
         track: &Track,
     ) -> Result<(), Stop> {
-        StoredTrack(self.stored_track(turn, agent)?).put(turn, agent, track)
+        self.stored_track(turn, agent)?.put(turn, track.clone())
     }
 
-    /// Whether an agent whose record was loaded has a key that is not revoked.
-    pub(super) fn has_key(&self, turn: &Turn, agent: &AgentId) -> Result<bool, Stop> {
+    /// Whether an agent whose record was loaded has a key that is not revoked, and which operator
+    /// it has.
+    pub(super) fn present(&self, turn: &Turn, agent: &AgentId) -> Result<Option<Present>, Stop> {
         let known = read(turn, &agent_key(agent), agent, &self.seen.agents)?;
-        Ok(known.is_some_and(|read| read.value.agent.current_key.is_some()))
+        Ok(known.map(|read| {
+            let KeyedAgent { operator, current_key } = &read.value.agent;
+            Present { has_key: current_key.is_some(), operator: *operator }
+        }))
     }
 }

@@ -109,7 +109,7 @@ on_both_engines! {
             let (_, verification) = w.delivered(json!({})).await;
             w.judge(verification, Outcome::Verified).await.unwrap();
         }
-        let act = AdminAct::RevokeBenchmark { agent_id: w.ben.id() };
+        let act = AdminAct::RevokeBenchmark { agent_id: w.ben.id(), at: None };
         market.admin(AdminRequest { act, reason: "fraud".to_owned() }).await.unwrap();
         drain(&market).await;
         w.f.kinds().await;

@@ -23,6 +23,7 @@ use skep_score::{Totals, Track, track::Mark};
 use skep_settle::{Policy, SubsidyLimits};
 use skep_store::{
     Bug, Call, Decision, Load, Lock, RecordKey, RouteKey, ScoreFact, ScoreMark, ScoreTotals, Turn,
+    WantedFacts,
 };
 use skep_testkit::postgres::TempPostgres;
 use skep_wire::{
@@ -76,7 +77,7 @@ impl World {
         let key = RecordKey { route: RouteKey::of(ben), kind: "score", id: ben.to_string() };
         let load = Load {
             records: vec![(key.clone(), Lock::Exclusive)],
-            facts: vec![(ben, Lock::Exclusive)],
+            facts: vec![WantedFacts::of(&ben, Lock::Exclusive)],
             ..Load::default()
         };
         let step = move |turn: &mut Turn| {
@@ -85,7 +86,7 @@ impl World {
             let mut track = Track::resume(stored.unwrap_or_default(), last.map(mark));
             let before = track.totals;
             change(&mut track);
-            turn.put(&key, &track.to_store())?;
+            turn.put(&key, &track.clone().into_stored())?;
             if track.totals != before {
                 turn.add_fact(made_up(ben, turn.now(), track.facts + 1, track.totals))?;
             }

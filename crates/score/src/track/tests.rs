@@ -266,11 +266,11 @@ fn a_track_record_is_resumed_from_its_last_fact() {
         story.now = story.now.plus(DAY / 2);
         story.cooldown = (40..50).contains(&n);
         story.count(Dimension::Ap2, n % 30 != 29);
-        let text = serde_json::to_string(&story.track.to_store()).unwrap();
+        let text = serde_json::to_string(&story.track.clone().into_stored()).unwrap();
         let Track { facts, chain, totals, last_at, .. } = story.track;
         let last = last_at.map(|at| Mark { facts, chain, totals, at });
         let stored: Track = serde_json::from_str(&text).unwrap();
-        assert_eq!(stored, story.track.to_store());
+        assert_eq!(stored, story.track.clone().into_stored());
         assert_eq!(Track::resume(stored, last), story.track, "after {n}");
         texts.push(text);
     }

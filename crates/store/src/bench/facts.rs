@@ -9,7 +9,7 @@ use tokio_postgres::{Client, types::ToSql};
 use super::bulk;
 use crate::{
     account::AccountId,
-    postgres::score_facts::{INSERT_FACTS, columns, first_mark},
+    postgres::score_facts::{columns, first_mark, insert_facts},
     score_fact::ScoreFact,
     sqlite::score_facts::write_first,
 };
@@ -66,7 +66,7 @@ async fn postgres(
                               version, opened_at)
         select w.account, 'wallet', 'USDC', 0, 0, 0, 0, w.counted, 1, 0
         from unnest($1::text[], $2::bytea[]) w (account, counted)";
-    let facts = client.prepare(INSERT_FACTS).await?;
+    let facts = client.prepare(&insert_facts(1)).await?;
     for batch in bulk::batches(numbers) {
         let samples: Vec<ScoreSample> = batch.map(make).collect();
         let ids: Vec<String> = samples.iter().map(|s| s.agent.to_string()).collect();

@@ -4,7 +4,7 @@
 //! hit exactly the rows it means raises an error, and an error turns the commit behind it into a
 //! rollback.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use deadpool_postgres::Object;
 use futures_util::future::join_all;
@@ -12,7 +12,11 @@ use skep_base::{Amount, Timestamp};
 use tokio_postgres::{Statement, error::Severity, types::ToSql};
 
 use super::{
-    describe, held::Marks, lane::GroupError, listings::add_listings, score_facts::add_facts,
+    describe,
+    held::Marks,
+    lane::GroupError,
+    listings::add_listings,
+    score_facts::{self, insert_facts},
 };
 use crate::{
     account::{Account, AccountId},
@@ -69,15 +73,13 @@ const UPDATE_DEBTS: &str = "
         where d.debtor_account = w.debtor and d.id = w.id
         returning 1)
     select must_change((select count(*) from hit), cardinality($1::text[]))";
-const INSERT_EVENTS: &str = "
-    with added as (
-        insert into events (route_key, id, version, kind, at, body, notify)
-        select route_key, id, version, kind, at, body,
-               case notify when '' then '{}' else string_to_array(notify, ',') end
-        from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[],
-                    $7::text[]) w (route_key, id, version, kind, at, body, notify)
-        returning route_key, id)
-    insert into events_unnumbered (route_key, id) select route_key, id from added";
+static INSERT_EVENTS: LazyLock<String> = LazyLock::new(|| insert_events(""));
+/// With the facts that events tell of: a statement of their own would cost every settlement more.
+static INSERT_EVENTS_AND_FACTS: LazyLock<String> = LazyLock::new(|| {
+    let facts = insert_facts(EVENT_COLUMNS + 1);
+    insert_events(&format!("counted as ({facts}),"))
+});
+const EVENT_COLUMNS: usize = 7;
 const INSERT_JOBS: &str = "
     insert into jobs (route_key, id, kind, destination, due_at, body)
     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])";
@@ -95,6 +97,20 @@ const INSERT_GUARDS: &str = "
     insert into guards (scope, key, fingerprint, refused, body, expires_at)
     select * from unnest($1::text[], $2::text[], $3::bytea[], $4::bool[], $5::text[],
                          $6::bigint[])";
+
+fn insert_events(beside: &str) -> String {
+    format!(
+        "with {beside} added as (
+            insert into events (route_key, id, version, kind, at, body, notify)
+            select route_key, id, version, kind, at, body,
+                   case notify when '' then '{{}}' else string_to_array(notify, ',') end
+            from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[],
+                        $6::text[], $7::text[])
+                w (route_key, id, version, kind, at, body, notify)
+            returning route_key, id)
+        insert into events_unnumbered (route_key, id) select route_key, id from added"
+    )
+}
 
 pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 
@@ -132,7 +148,6 @@ pub(super) async fn flush(
     add_rest(&mut batch, group);
     add_lists(&mut batch, group, now);
     add_listings(&mut batch, group);
-    add_facts(&mut batch, group);
     add_guards(&mut batch, group);
     let mut statements: Vec<Statement> = Vec::with_capacity(batch.lines.len());
     for (sql, _) in &batch.lines {
@@ -285,12 +300,12 @@ fn add_journal(batch: &mut Batch, group: &Group, now: Timestamp) {
 }
 
 fn add_rest(batch: &mut Batch, group: &Group) {
-    let events = &group.events;
-    if !events.is_empty() {
+    let (events, facts) = (&group.events, &group.new_facts);
+    if !events.is_empty() || !facts.is_empty() {
         let notify = |agents: &[skep_base::AgentId]| {
             agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
         };
-        let params = vec![
+        let mut params = vec![
             column(events, |e| e.route.as_str().to_owned()),
             column(events, |e| e.id.to_string()),
             column(events, |e| e.version),
@@ -299,7 +314,11 @@ fn add_rest(batch: &mut Batch, group: &Group) {
             column(events, |e| e.body.clone()),
             column(events, |e| notify(&e.notify)),
         ];
-        batch.add(INSERT_EVENTS, params);
+        let sql = if facts.is_empty() { &INSERT_EVENTS } else { &INSERT_EVENTS_AND_FACTS };
+        if !facts.is_empty() {
+            params.extend(score_facts::columns(facts));
+        }
+        batch.add(sql, params);
     }
     let jobs = &group.jobs;
     if !jobs.is_empty() {

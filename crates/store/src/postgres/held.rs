@@ -4,89 +4,70 @@
 //! them. A settlement locks and writes that wallet anyway; whoever counts without money does it for
 //! this alone. So one row is the lock, the last fact and the word on what a lane still knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 use deadpool_postgres::Object;
-use skep_base::{AgentId, Asset};
+use skep_base::AgentId;
 use tokio_postgres::Row;
 
 use super::{
     known::{Tag, Tracks, tag_of},
     lane::GroupError,
-    load::{Columns, RECORDS, Wanted, ask},
+    load::{Columns, RECORDS, ask, keep_all},
     score_facts::packed,
 };
 use crate::{
     account::AccountId,
     group::{Group, RecordSlot},
-    score_fact::{Counted, ScoreTotals, TRACK, track_key},
-    turn::{Lock, RecordKey, StoredRecord},
+    score_fact::{Counted, ScoreTotals, TRACK, WantedFacts},
+    turn::{RecordKey, StoredRecord},
 };
 
 /// What is told to those who hold nothing.
 pub(super) const MARKS: &str = "select account, counted from accounts where account = any($1)";
 
-/// An agent of whom a group wants to know what was counted.
-pub(super) struct WantedFacts {
-    pub(super) lock: Lock,
-    pub(super) wallet: AccountId,
-    pub(super) track: RecordKey,
-}
-
-impl WantedFacts {
-    pub(super) fn of(agent: &AgentId, lock: Lock) -> WantedFacts {
-        let wallet = AccountId::wallet(agent, Asset::USDC);
-        WantedFacts { lock, wallet, track: track_key(agent) }
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        self.lock != Lock::None
-    }
-}
-
-/// An agent whose wallet is locked.
-pub(super) struct Held {
-    wallet: AccountId,
-    tag: Option<Tag>,
-}
+/// The tags that stood in the wallets that are locked.
+pub(super) type Held = BTreeMap<AgentId, Option<Tag>>;
 
 /// What is asked for beside the locked wallets.
-pub(super) struct Asked {
-    agents: BTreeSet<AgentId>,
-    pub(super) tracks: Columns,
-    pub(super) marks: Columns,
+pub(super) struct Asked<'a> {
+    facts: &'a BTreeMap<AgentId, WantedFacts>,
+    /// Whose track records, in order.
+    agents: Vec<AgentId>,
+    tracks: Vec<&'a RecordKey>,
 }
 
-impl Asked {
-    pub(super) fn of(facts: &BTreeMap<AgentId, WantedFacts>, known: &Tracks) -> Asked {
-        let mut asked = Asked { agents: BTreeSet::new(), tracks: vec![], marks: vec![] };
-        let mut tracks = Vec::new();
-        for (agent, wanted) in facts {
-            if !wanted.is_held() || !known.knows(agent) {
-                asked.agents.insert(*agent);
-                tracks.push(&wanted.track);
-            }
-        }
-        let unheld = facts.values().filter(|wanted| !wanted.is_held());
-        asked.marks = vec![unheld.map(|wanted| wanted.wallet.to_string()).collect()];
-        asked.tracks = key_columns(&tracks);
-        asked
+impl<'a> Asked<'a> {
+    pub(super) fn of(facts: &'a BTreeMap<AgentId, WantedFacts>, known: &Tracks) -> Asked<'a> {
+        let unknown = facts.values().filter(|w| !w.is_held() || !known.knows(&w.agent));
+        let (agents, tracks) = unknown.map(|wanted| (wanted.agent, &wanted.track)).unzip();
+        Asked { facts, agents, tracks }
+    }
+
+    pub(super) fn tracks(&self) -> Columns {
+        key_columns(&self.tracks)
+    }
+
+    pub(super) fn marks(&self) -> Columns {
+        let unheld = self.facts.values().filter(|wanted| !wanted.is_held());
+        vec![unheld.map(|wanted| wanted.wallet.to_string()).collect()]
     }
 
     /// Keeps what was found, and asks again for track records that others have written since.
     pub(super) async fn take(
         &self,
         client: &Object,
-        (wanted, known): (&Wanted, &mut Tracks),
-        (accounts, marks): (&[Row], &[Row]),
+        known: &mut Tracks,
+        (accounts, marks, tracks): (&[Row], &[Row], &[Row]),
         bases: &BTreeMap<AgentId, ScoreTotals>,
         group: &mut Group,
-    ) -> Result<BTreeMap<AgentId, Held>, GroupError> {
+    ) -> Result<Held, GroupError> {
+        keep_all(&self.tracks, tracks, group);
         let in_accounts = accounts.iter().map(|row| (row.get(0), row.get(7)));
         let found = in_accounts.chain(marks.iter().map(|row| (row.get(0), row.get(1))));
-        let found: BTreeMap<&str, Option<&[u8]>> = found.collect();
-        let (mut held, mut again) = (BTreeMap::new(), Vec::new());
-        for (agent, facts) in &wanted.facts {
+        let found: HashMap<&str, Option<&[u8]>> = found.collect();
+        let (mut held, mut again) = (Held::new(), Vec::new());
+        for (agent, facts) in self.facts {
             let mark = found.get(facts.wallet.as_str()).copied().flatten();
             let mark = mark.map(packed::read_mark).transpose();
             let (last, tag) =
@@ -96,21 +77,20 @@ impl Asked {
             if !facts.is_held() {
                 continue;
             }
-            held.insert(*agent, Held { wallet: facts.wallet.clone(), tag });
-            if self.agents.contains(agent) {
+            held.insert(*agent, tag);
+            if self.agents.binary_search(agent).is_ok() {
                 known.keep(*agent, stored(group, &facts.track));
             } else if let Some(record) = known.get(agent, tag.as_ref()) {
                 group.records.insert(facts.track.clone(), RecordSlot::of(record));
             } else {
-                again.push((agent, &facts.track));
+                again.push((*agent, &facts.track));
             }
         }
-        let keys: Vec<&RecordKey> = again.iter().map(|(_, key)| *key).collect();
-        for row in ask(client, RECORDS, &key_columns(&keys)).await? {
-            wanted.keep_record(&row, group);
-        }
-        for (agent, key) in again {
-            known.keep(*agent, stored(group, key));
+        let (agents, keys): (Vec<AgentId>, Vec<&RecordKey>) = again.into_iter().unzip();
+        let rows = ask(client, RECORDS, &key_columns(&keys)).await?;
+        keep_all(&keys, &rows, group);
+        for (agent, key) in agents.into_iter().zip(keys) {
+            known.keep(agent, stored(group, key));
         }
         Ok(held)
     }
@@ -139,7 +119,8 @@ pub(super) struct Marks<'a> {
 impl<'a> Marks<'a> {
     pub(super) fn of(
         group: &'a Group,
-        held: &'a BTreeMap<AgentId, Held>,
+        wanted: &'a BTreeMap<AgentId, WantedFacts>,
+        held: &Held,
     ) -> Result<Marks<'a>, GroupError> {
         let mut marks = Marks::default();
         let written = group.changed_records.iter().filter(|key| key.kind == TRACK);
@@ -150,7 +131,11 @@ impl<'a> Marks<'a> {
             changed.insert(agent, Some(key));
         }
         for (agent, written) in changed {
-            let Held { wallet, tag } = held.get(&agent).ok_or_else(|| not_held(&agent))?;
+            let (Some(WantedFacts { wallet, .. }), Some(tag)) =
+                (wanted.get(&agent), held.get(&agent))
+            else {
+                return Err(not_held(&agent));
+            };
             let mut tag = *tag;
             if let Some(record) = written.and_then(|key| stored(group, key)) {
                 tag = Some(tag_of(record));

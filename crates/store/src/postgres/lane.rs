@@ -184,7 +184,7 @@ impl Lane {
         self.last_now = loaded.now;
         let outcomes =
             calls.iter_mut().map(|w| group.run(&mut w.call, loaded.now, w.entropy)).collect();
-        let marks = Marks::of(&group, &loaded.held)?;
+        let marks = Marks::of(&group, &wanted.facts, &loaded.held)?;
         flush::flush(client, &group, &marks, loaded.now).await?;
         marks.remember(&mut self.known.tracks);
         Ok(outcomes)

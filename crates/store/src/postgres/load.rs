@@ -1,6 +1,9 @@
 //! What the calls of a group name, loaded and locked in sorted order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
@@ -8,7 +11,7 @@ use skep_base::{AgentId, Amount, Clock, Timestamp, id::TransferId};
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
-    held::{Asked, Held, MARKS, WantedFacts, key_columns, stored},
+    held::{Asked, Held, MARKS, key_columns, stored},
     known::{Known, Rare, Tag},
     lane::GroupError,
     score_facts,
@@ -17,7 +20,7 @@ use crate::{
     account::{Account, AccountId},
     book::DEBTS_PAID_AT_ONCE_MAX,
     group::{Group, KeptAnswer, RecordSlot, accounts_of},
-    score_fact::ScoreTotals,
+    score_fact::{ScoreTotals, TRACK, WantedFacts},
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Call, Lock, RecordKey, RouteKey, StoredRecord},
 };
@@ -64,6 +67,21 @@ const DEBTS: &str = "
     select id, creditor_account, open from debts
     where debtor_account = $1 and open > 0 order by opened_at, id limit $2";
 
+/// Prepared beforehand, these leave in the order in which they are asked.
+const ASKED: [&str; 11] = [
+    GUARDS,
+    NAMES,
+    RECORDS,
+    RECORDS_SHARED,
+    RECORDS_LOCKED,
+    TRANSFERS,
+    RESOLUTIONS,
+    NOW,
+    ACCOUNTS_LOCKED,
+    MARKS,
+    score_facts::BASES,
+];
+
 /// What a lane brings along.
 pub(super) struct Around<'a> {
     /// Overrides the database's clock, for tests.
@@ -77,7 +95,7 @@ pub(super) struct Around<'a> {
 pub(super) struct Loaded {
     pub(super) now: Timestamp,
     /// The agents whose facts and track records are held.
-    pub(super) held: BTreeMap<AgentId, Held>,
+    pub(super) held: Held,
 }
 
 /// Begins the transaction, loads, locks, and tells the time: one round trip, unless a stored
@@ -111,17 +129,13 @@ async fn load_named(
 ) -> Result<(Loaded, BTreeSet<AccountId>), GroupError> {
     wanted.expect_nothing(group);
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
-    // Prepared beforehand, the questions below leave in the order in which they are written.
-    for sql in [GUARDS, NAMES, RECORDS, RECORDS_SHARED, RECORDS_LOCKED, TRANSFERS, RESOLUTIONS, NOW]
-    {
-        client.prepare_cached(sql).await.map_err(failed)?;
-    }
-    for sql in [ACCOUNTS_LOCKED, MARKS, score_facts::BASES] {
+    for sql in ASKED {
         client.prepare_cached(sql).await.map_err(failed)?;
     }
     let begin = async { client.batch_execute("begin").await.map_err(failed) };
     let own_accounts = names_of(&wanted.accounts);
     let facts = Asked::of(&wanted.facts, &around.known.tracks);
+    let (track_columns, mark_columns) = (facts.tracks(), facts.marks());
     let is_unknown = |key: &&RecordKey| around.known.rare.get(key).is_none();
     let unknown: Vec<&RecordKey> = wanted.rare.iter().filter(is_unknown).collect();
     let rare = key_columns(&unknown);
@@ -138,8 +152,8 @@ async fn load_named(
         ask(client, ACCOUNTS_LOCKED, &own_accounts),
         ask(client, RESOLUTIONS, &wanted.transfers),
         // After the locks: what is held is read as it stays.
-        ask(client, RECORDS, &facts.tracks),
-        ask(client, MARKS, &facts.marks),
+        ask(client, RECORDS, &track_columns),
+        ask(client, MARKS, &mark_columns),
         tell_time(client, &wanted.facts, around),
         // After their tag: what is read under it is never older than it.
         ask(client, RECORDS, &rare),
@@ -150,9 +164,10 @@ async fn load_named(
     for row in &names {
         wanted.keep_name(row, group);
     }
-    for row in read.iter().chain(&shared).chain(&locked).chain(&tracks).chain(&rare) {
-        wanted.keep_record(row, group);
+    for row in read.iter().chain(&shared).chain(&locked) {
+        keep_record(&wanted.record_keys, row, group);
     }
+    keep_all(&unknown, &rare, group);
     let mut named_by_transfers = BTreeSet::new();
     for row in &transfers {
         let transfer = transfer_row(row)?;
@@ -169,8 +184,8 @@ async fn load_named(
         keep_resolution(row, group)?;
     }
     take_rare(client, wanted, (&unknown, tag), &mut around.known.rare, group).await?;
-    let (known, rows) = ((wanted, &mut around.known.tracks), (&*accounts, &*marks));
-    let held = facts.take(client, known, rows, &bases, group).await?;
+    let rows = (&*accounts, &*marks, &*tracks);
+    let held = facts.take(client, &mut around.known.tracks, rows, &bases, group).await?;
     Ok((Loaded { now, held }, named_by_transfers))
 }
 
@@ -192,9 +207,7 @@ async fn take_rare(
             None => again.push(key),
         }
     }
-    for row in ask(client, RECORDS, &key_columns(&again)).await? {
-        wanted.keep_record(&row, group);
-    }
+    keep_all(&again, &ask(client, RECORDS, &key_columns(&again)).await?, group);
     read.extend(again);
     read.into_iter().for_each(|key| known.keep(key, stored(group, key)));
     Ok(())
@@ -260,8 +273,8 @@ pub(super) struct Wanted {
     shared: Columns,
     locked: Columns,
     /// Read only, and known as long as nobody has written any of their kinds.
-    rare: BTreeSet<RecordKey>,
-    /// In order.
+    rare: Vec<RecordKey>,
+    /// All the others, in order; track records of `facts` are not among them.
     record_keys: Vec<RecordKey>,
     transfers: Columns,
     accounts: BTreeSet<AccountId>,
@@ -272,59 +285,46 @@ impl Wanted {
     pub(super) fn of<'a>(calls: impl Iterator<Item = &'a Call>) -> Wanted {
         let mut guards = BTreeSet::new();
         let mut names = BTreeSet::new();
-        let (mut read, mut shared, mut locked) =
-            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut records: BTreeMap<&RecordKey, Lock> = BTreeMap::new();
         let mut transfers = BTreeSet::new();
         let mut accounts = BTreeSet::new();
         let mut facts: BTreeMap<AgentId, WantedFacts> = BTreeMap::new();
         for call in calls {
-            for (agent, lock) in &call.load.facts {
-                let wanted = facts.entry(*agent).or_insert_with(|| WantedFacts::of(agent, *lock));
-                wanted.lock = wanted.lock.max(*lock);
+            for asked in &call.load.facts {
+                let wanted = facts.entry(asked.agent).or_insert_with(|| asked.clone());
+                wanted.lock = wanted.lock.max(asked.lock);
             }
             guards.extend(call.guards.iter().map(|g| [&*g.scope, &*g.key]));
             names.extend(call.load.names.iter().map(|(kind, name)| (*kind, name.as_str())));
             for (key, lock) in &call.load.records {
-                let set = match lock {
-                    Lock::None => &mut read,
-                    Lock::Shared => &mut shared,
-                    Lock::Exclusive => &mut locked,
-                };
-                set.insert(key.clone());
+                let wanted = records.entry(key).or_insert(*lock);
+                *wanted = (*wanted).max(*lock);
             }
             transfers.extend(call.load.transfers.iter().cloned());
             let with_row = call.load.accounts.iter().filter(|a| a.purpose().has_balance_row());
             accounts.extend(with_row.cloned());
         }
         accounts.extend(facts.values().filter(|f| f.is_held()).map(|f| f.wallet.clone()));
-        // They are read after the wallets that hold them are locked.
-        let tracks: Vec<RecordKey> = facts.values().map(|f| f.track.clone()).collect();
-        for key in &tracks {
-            locked.remove(key);
-            shared.remove(key);
-            read.remove(key);
-        }
-        shared.retain(|key| !locked.contains(key));
-        read.retain(|key| !locked.contains(key) && !shared.contains(key));
-        let rare: BTreeSet<RecordKey> = read.extract_if(.., RecordKey::is_rarely_written).collect();
-        let record_columns = |keys: &BTreeSet<RecordKey>| {
-            columns(keys.iter().map(|k| [k.route.as_str(), k.kind, k.id.as_str()]))
+        // Track records of those whose facts are wanted come with these: they are read after the
+        // wallets that hold them are locked.
+        let comes_along = |key: &RecordKey| facts.values().any(|wanted| wanted.track == *key);
+        records.retain(|key, _| key.kind != TRACK || !comes_along(key));
+        let is_rare = |key: &RecordKey, lock| lock == Lock::None && key.is_rarely_written();
+        let rare = records.extract_if(.., |key, lock| is_rare(key, *lock));
+        let rare = rare.map(|(key, _)| key.clone()).collect();
+        let with = |lock| {
+            let keys = records.iter().filter(|(_, wanted)| **wanted == lock);
+            columns(keys.map(|(k, _)| [k.route.as_str(), k.kind, k.id.as_str()]))
         };
-        let [read_columns, shared_columns, locked_columns] =
-            [&read, &shared, &locked].map(record_columns);
-        let mut record_keys: Vec<RecordKey> =
-            read.into_iter().chain(shared).chain(locked).chain(tracks).collect();
-        record_keys.extend(rare.iter().cloned());
-        record_keys.sort_unstable();
         Wanted {
             guards: columns(guards.into_iter()),
             name_kinds: names.iter().map(|(kind, _)| *kind).collect(),
             names: columns(names.iter().map(|(kind, name)| [*kind, *name])),
-            read: read_columns,
-            shared: shared_columns,
-            locked: locked_columns,
+            read: with(Lock::None),
+            shared: with(Lock::Shared),
+            locked: with(Lock::Exclusive),
             rare,
-            record_keys,
+            record_keys: records.into_keys().cloned().collect(),
             transfers: columns(
                 transfers.iter().map(|(route, id)| [route.as_str().to_owned(), id.to_string()]),
             ),
@@ -352,17 +352,29 @@ impl Wanted {
             group.names.insert((kind, name.to_owned()), Some(row.get(2)));
         }
     }
+}
 
-    pub(super) fn keep_record(&self, row: &Row, group: &mut Group) {
-        let (route, kind, id): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
-        let place = self.record_keys.binary_search_by(|k| {
-            (k.route.as_str(), k.kind, k.id.as_str()).cmp(&(route, kind, id))
-        });
-        if let Some(key) = place.ok().and_then(|place| self.record_keys.get(place)) {
-            let stored = StoredRecord { version: row.get(3), body: row.get(4) };
-            let slot = RecordSlot { stored_version: stored.version, now: Some(stored) };
-            group.records.insert(key.clone(), slot);
-        }
+/// Keeps a record that was asked for by one of these keys, which are in order.
+fn keep_record(keys: &[impl Borrow<RecordKey>], row: &Row, group: &mut Group) {
+    let (route, kind, id): (&str, &str, &str) = (row.get(0), row.get(1), row.get(2));
+    let place = keys.binary_search_by(|key| {
+        let RecordKey { route: its_route, kind: its_kind, id: its_id } = key.borrow();
+        (its_route.as_str(), *its_kind, its_id.as_str()).cmp(&(route, kind, id))
+    });
+    if let Some(key) = place.ok().and_then(|place| keys.get(place)) {
+        let stored = StoredRecord { version: row.get(3), body: row.get(4) };
+        group.records.insert(key.borrow().clone(), RecordSlot::of(Some(stored)));
+    }
+}
+
+/// Keeps what these keys were asked for, which are in order: what was not found is known to be
+/// absent.
+pub(super) fn keep_all(keys: &[&RecordKey], rows: &[Row], group: &mut Group) {
+    for key in keys {
+        group.records.insert((*key).clone(), RecordSlot::of(None));
+    }
+    for row in rows {
+        keep_record(keys, row, group);
     }
 }
 

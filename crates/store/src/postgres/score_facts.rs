@@ -10,14 +10,13 @@ use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     Postgres,
-    flush::{Batch, Param, column},
+    flush::{Param, column},
     known::{Bases, tag_of},
     lane::GroupError,
     load::parsed,
 };
 use crate::{
     error::StoreError,
-    group::Group,
     score_fact::{Counted, SCORE_WINDOW, ScoreFact, ScoreMark, ScoreTotals},
     turn::{RecordKey, StoredRecord},
 };
@@ -48,9 +47,6 @@ const RECORD_COUNTED: &str = "
     left join lateral (
         select packed
         from score_facts x where x.agent_id = $4 and x.n = fact_number($4, $5)) f on true";
-pub(crate) const INSERT_FACTS: &str = "
-    insert into score_facts (agent_id, n, at, packed)
-    select * from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])";
 /// Later than a time, or of that time with a higher number.
 const AFTER: &str = "
     select n, at, packed from score_facts where agent_id = $1
@@ -106,15 +102,17 @@ fn window_ms(window: Duration) -> i64 {
     i64::try_from(window.as_millis()).unwrap_or(i64::MAX)
 }
 
-pub(super) fn add_facts(batch: &mut Batch, group: &Group) {
-    let facts = &group.new_facts;
-    if facts.is_empty() {
-        return;
-    }
-    batch.add(INSERT_FACTS, columns(facts));
+/// A statement that adds facts; its parameters are [`columns`], the first of them with this number.
+pub(crate) fn insert_facts(first: usize) -> String {
+    let [n, at, packed] = [1, 2, 3].map(|next| first + next);
+    format!(
+        "insert into score_facts (agent_id, n, at, packed)
+         select * from unnest(${first}::text[], ${n}::bigint[], ${at}::bigint[],
+                              ${packed}::bytea[])"
+    )
 }
 
-/// What [`INSERT_FACTS`] takes.
+/// What [`insert_facts`] takes.
 pub(crate) fn columns(facts: &[ScoreFact]) -> Vec<Param> {
     vec![
         column(facts, |f| f.agent.to_string()),

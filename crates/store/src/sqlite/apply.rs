@@ -16,7 +16,7 @@ use crate::{
     book::DEBTS_PAID_AT_ONCE_MAX,
     event::Head,
     group::{Group, KeptAnswer, NewGuard, RecordSlot, accounts_of},
-    score_fact::track_key,
+    score_fact::WantedFacts,
     transfer::{Debt, Kind, Resolution, StoredTransfer, Transfer},
     turn::{Answer, Bug, Call, Guard, RecordKey, RouteKey, StoredRecord},
 };
@@ -35,7 +35,7 @@ pub(super) fn load(
             place.insert(kept_answer(conn, guard)?);
         }
     }
-    let tracks = call.load.facts.iter().map(|(agent, _)| track_key(agent));
+    let tracks = call.load.facts.iter().map(|wanted| wanted.track.clone());
     for key in call.load.records.iter().map(|(key, _)| key.clone()).chain(tracks) {
         if let Entry::Vacant(place) = group.records.entry(key) {
             let stored = known.records.load(conn, place.key())?;
@@ -52,7 +52,7 @@ pub(super) fn load(
             place.insert(owner);
         }
     }
-    for (agent, _) in &call.load.facts {
+    for WantedFacts { agent, .. } in &call.load.facts {
         if let Entry::Vacant(place) = group.counted.entry(*agent) {
             place.insert(known.facts.counted(conn, agent, now)?);
         }

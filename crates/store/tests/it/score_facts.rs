@@ -10,7 +10,7 @@ use std::time::Duration;
 use skep_base::{AgentId, Timestamp, hash::sha256};
 use skep_store::{
     Answer, Call, Counted, Decision, Load, Lock, Outcome, RecordKey, RouteKey, SCORE_WINDOW,
-    ScoreFact, ScoreTotals, Store, StoreError, Turn,
+    ScoreFact, ScoreTotals, Store, StoreError, Turn, WantedFacts,
 };
 use skep_testkit::postgres::TempPostgres;
 
@@ -37,7 +37,7 @@ fn fact(of: AgentId, n: i64, at: Timestamp) -> ScoreFact {
 
 /// Adds a fact at the turn's time and says what the turn was told of the time before the window.
 async fn count(store: &Store, of: AgentId, n: i64) -> String {
-    let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
+    let load = Load { facts: vec![WantedFacts::of(&of, Lock::Exclusive)], ..Load::default() };
     let step = move |turn: &mut Turn| {
         let told = turn.counted(&of)?;
         assert_eq!(told.last.map_or(0, |last| last.n), n - 1, "the last one of all is known");
@@ -107,7 +107,7 @@ on_both_engines! {
         let calls = (0..20).map(|_| {
             let load = Load {
                 records: vec![(key(one), Lock::None)],
-                facts: vec![(one, Lock::Exclusive)],
+                facts: vec![WantedFacts::of(&one, Lock::Exclusive)],
                 ..Load::default()
             };
             let step = move |turn: &mut Turn| {
@@ -194,7 +194,7 @@ on_both_engines! {
 
 /// The number of the agent's last fact, as a turn is told it that could add one and does not.
 async fn looked_at(store: &Store, of: AgentId) -> String {
-    let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
+    let load = Load { facts: vec![WantedFacts::of(&of, Lock::Exclusive)], ..Load::default() };
     let step = move |turn: &mut Turn| {
         let last = turn.counted(&of)?.last.map_or(0, |last| last.n);
         Ok(Decision::Commit(last.to_string()))
@@ -236,7 +236,7 @@ async fn two_nodes_count_on_from_each_others_facts() {
 }
 
 async fn add_next(store: &Store, of: AgentId) {
-    let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
+    let load = Load { facts: vec![WantedFacts::of(&of, Lock::Exclusive)], ..Load::default() };
     let step = move |turn: &mut Turn| {
         let n = turn.counted(&of)?.last.map_or(0, |last| last.n) + 1;
         turn.add_fact(fact(of, n, turn.now()))?;
@@ -253,7 +253,7 @@ async fn a_fact_out_of_order_is_refused_alone() {
     let f = Fixture::sqlite().await;
     let one = agent(1);
     let calls = (0..30).map(|index| {
-        let load = Load { facts: vec![(one, Lock::Exclusive)], ..Load::default() };
+        let load = Load { facts: vec![WantedFacts::of(&one, Lock::Exclusive)], ..Load::default() };
         let step = move |turn: &mut Turn| {
             let last = turn.counted(&one)?.last.map_or(0, |last| last.n);
             let (n, at) = match index {

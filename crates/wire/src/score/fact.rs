@@ -1,7 +1,5 @@
 //! What is counted, one by one, and how it is chained.
 
-use std::{fmt, io::Write};
-
 use serde::{Deserialize, Serialize};
 use skep_base::{AgentId, Hash32, Timestamp, hash::sha256};
 
@@ -52,29 +50,20 @@ impl Fact {
         let mut bytes = Vec::with_capacity(LINK_LEN_USUAL);
         bytes.extend_from_slice(before.as_bytes());
         // Each field with its length, so that no two facts share bytes.
-        let mut field = |text: fmt::Arguments<'_>| {
-            let start = bytes.len() + 8;
-            bytes.extend_from_slice(&[0; 8]);
-            write!(bytes, "{text}").expect("a vector takes everything");
-            let len = (bytes.len() - start) as u64;
-            bytes[start - 8..start].copy_from_slice(&len.to_be_bytes());
+        let mut field = |text: &str| {
+            bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(text.as_bytes());
         };
-        field(format_args!("skep/score-fact/v1"));
-        field(format_args!("{agent}"));
-        field(format_args!("{n}"));
-        field(format_args!("{dimension}"));
-        field(format_args!("{}", self.source));
-        field(format_args!("{}", if self.ok { "ok" } else { "failed" }));
-        field(format_args!("{}", self.released_cents));
-        match &self.counterparty {
-            Some(counterparty) => field(format_args!("{counterparty}")),
-            None => field(format_args!("")),
-        }
-        match &self.proof {
-            Some(proof) => field(format_args!("{proof}")),
-            None => field(format_args!("")),
-        }
-        field(format_args!("{}", self.at.as_ms()));
+        field("skep/score-fact/v1");
+        field(&agent.to_string());
+        field(&n.to_string());
+        field(dimension);
+        field(&self.source);
+        field(if self.ok { "ok" } else { "failed" });
+        field(&self.released_cents.to_string());
+        field(&self.counterparty.map_or(String::new(), |agent| agent.to_string()));
+        field(&self.proof.map_or(String::new(), |proof| proof.to_string()));
+        field(&self.at.as_ms().to_string());
         sha256(&bytes)
     }
 }

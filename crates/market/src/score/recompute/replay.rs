@@ -35,6 +35,11 @@ struct Brought {
 }
 
 #[derive(Debug, Deserialize)]
+struct ImportOver {
+    agent_id: AgentId,
+}
+
+#[derive(Debug, Deserialize)]
 struct Noted {
     agent_id: AgentId,
     informal: InformalTier,
@@ -53,6 +58,8 @@ struct Began {
     agent_id: AgentId,
     until: Timestamp,
     reason: String,
+    #[serde(default)]
+    happened_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,6 +139,10 @@ impl Replay {
                 let Brought { agent_id, imported } = read(event)?;
                 self.track(agent_id).bring(imported);
             }
+            "score.import_ended" => {
+                let ImportOver { agent_id } = read(event)?;
+                self.track(agent_id).end_import();
+            }
             "score.tier_noted" => {
                 let Noted { agent_id, informal } = read(event)?;
                 self.track(agent_id).note(informal);
@@ -171,11 +182,12 @@ impl Replay {
     fn answer_for(&mut self, event: &Event) -> Result<(), StoreError> {
         match event.kind.as_str() {
             "operator.cooldown_began" => {
-                let Began { operator, agent_id, until, reason } = read(event)?;
+                let Began { operator, agent_id, until, reason, happened_at } = read(event)?;
                 let score = self.operators.entry(operator).or_default();
                 score.cooldown_until = Some(until);
-                let at = event.at;
-                score.revocations.push(OperatorRevocation { agent_id, at, reason, reversed: None });
+                let (at, reversed) = (event.at, None);
+                let revocation = OperatorRevocation { agent_id, at, reason, happened_at, reversed };
+                score.revocations.push(revocation);
             }
             "operator.revocation_reversed" => {
                 let Reversed { operator, agent_id, reason } = read(event)?;

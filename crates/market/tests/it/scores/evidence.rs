@@ -1,11 +1,17 @@
 //! Whose word a certificate rests on besides the marketplace's.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use skep_base::hash::sha256;
 use skep_market::{Known, check_score};
-use skep_score::verify::Source;
+use skep_score::{Dimension, Fact, verify::Source};
+use skep_store::track_key;
 use skep_wire::{
     hire::EscrowVerb,
-    score::{Certificate, IssuerKey, KeyPurpose, Ordered, VerifyAnswer, VerifyLevel},
+    score::{
+        CERTIFICATE_FACTS_MAX, Certificate, IssuerKey, KeyPurpose, Ordered, VerifyAnswer,
+        VerifyLevel,
+    },
 };
 
 use super::*;
@@ -31,6 +37,37 @@ impl World {
         assert!(!answer.verified && answer.level < Some(VerifyLevel::L3), "{answer:?}");
         let failed = answer.failed_checks.iter();
         failed.map(|failed| format!("{}: {}", failed.check, failed.detail)).collect()
+    }
+
+    /// Counts as many made-up settlements of a cent each.
+    async fn grow(&self, by: u64) {
+        let ben = self.ben.id();
+        let load = Load { facts: vec![WantedFacts::of(&ben, Lock::Exclusive)], ..Load::default() };
+        let step = move |turn: &mut Turn| {
+            let stored: Option<Track> = turn.record(&track_key(&ben))?;
+            let last = turn.counted(&ben)?.last;
+            let mut track = Track::resume(stored.unwrap_or_default(), last.map(mark));
+            for _ in 0..by {
+                let source = format!("made up {}", track.facts);
+                let mut fact = Fact {
+                    dimension: Dimension::Ap2,
+                    source: source.clone(),
+                    ok: true,
+                    released_cents: 1,
+                    counterparty: None,
+                    proof: None,
+                    at: turn.now(),
+                };
+                let n = track.count(&ben, &mut fact);
+                let row = made_up(ben, fact.at, n, track.totals);
+                let chain = track.chain;
+                turn.add_fact(ScoreFact { source, released_cents: 1, chain, ..row })?;
+            }
+            turn.put(&track_key(&ben), &track.into_stored())?;
+            Ok::<_, Bug>(Decision::Commit("null".to_owned()))
+        };
+        let call = Call { load, guards: vec![], step: Box::new(step) };
+        self.market().store().call(call).await.unwrap();
     }
 
     /// Ann hires Ben for two cents, and he has delivered.
@@ -94,6 +131,32 @@ on_both_engines! {
         let mut quiet = good.clone();
         quiet.settlements.iter_mut().for_each(|s| s.ordered = None);
         assert_eq!(w.check(&quiet).coverage.unwrap().settlements_independent, 4);
+    }
+
+    async fn a_long_record_is_certified_while_it_grows(f: Fixture) {
+        let w = World::new(f).await;
+        let most = u64::try_from(CERTIFICATE_FACTS_MAX).unwrap();
+        w.grow(most + 20).await;
+        let certified = AtomicBool::new(false);
+        let growing = async {
+            while !certified.load(Ordering::Relaxed) {
+                w.grow(1).await;
+            }
+        };
+        let certifying = async {
+            for _ in 0..20 {
+                let answer = w.check(&w.certificate().await);
+                // Of what is made up there are no receipts.
+                let of_facts = |check: &str| check.starts_with("facts.");
+                let failed: Vec<_> =
+                    answer.failed_checks.iter().filter(|failed| of_facts(&failed.check)).collect();
+                assert!(failed.is_empty(), "{failed:?}");
+                assert_eq!(answer.coverage.unwrap().facts_shown, most);
+            }
+            certified.store(true, Ordering::Relaxed);
+        };
+        tokio::join!(growing, certifying);
+        assert!(w.track().await.facts > most + 20, "nothing grew meanwhile");
     }
 
     async fn a_clock_that_is_put_back_makes_no_bad_evidence(f: Fixture) {

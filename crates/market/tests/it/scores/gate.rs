@@ -182,6 +182,29 @@ on_both_engines! {
         w.scores_are_what_the_log_says().await;
     }
 
+    /// Decision 38: what an agent has so far is its own to know.
+    async fn the_gate_tells_nothing_of_who_is_new(f: Fixture) {
+        let w = world(f).await;
+        let mut terms = priced();
+        merge(&mut terms, json!({"requires_benchmark": true}));
+        let gap = async || match deal_refusal(w.open(terms.clone()).await) {
+            DealRefusal::BenchmarkRequired { reason } => reason,
+            other => panic!("{other:?}"),
+        };
+        let nothing = gap().await;
+        for _ in 0..9 {
+            w.paid().await;
+        }
+        let (ben, market) = (w.ben.id(), w.market());
+        let own = market.score_view(&ben, Some(&ben)).await.unwrap().publication;
+        assert_ne!(own.score.value, 0);
+        assert_eq!(gap().await, nothing, "as of somebody who has done nothing");
+        assert_eq!((nothing.current_score, nothing.gap), (0, 700));
+        assert_eq!(nothing.qualification_gaps, ["the agent has fewer than ten sessions"]);
+        w.paid().await;
+        assert_ne!(gap().await.qualification_gaps, nothing.qualification_gaps);
+    }
+
     async fn a_revocation_takes_the_badge(f: Fixture) {
         let w = world(f).await;
         w.earn().await;
@@ -193,9 +216,8 @@ on_both_engines! {
         };
         assert_eq!(badges().await, [true; 2]);
         let agent_id = w.ben.id();
-        let (revoke, clear) =
-            (AdminAct::RevokeBenchmark { agent_id }, AdminAct::ClearRevocation { agent_id });
-        for act in [revoke, clear] {
+        let revoke = AdminAct::RevokeBenchmark { agent_id, at: None };
+        for act in [revoke, AdminAct::ClearRevocation { agent_id }] {
             w.f.tick();
             w.market().admin(AdminRequest { act, reason: "fraud?".to_owned() }).await.unwrap();
             assert_eq!(badges().await, [false; 2]);
@@ -256,7 +278,7 @@ on_both_engines! {
         };
         let before = seen().await;
         assert!(!before.operator_under_review);
-        let act = AdminAct::RevokeBenchmark { agent_id: bea.id() };
+        let act = AdminAct::RevokeBenchmark { agent_id: bea.id(), at: Some(w.f.now()) };
         let request = AdminRequest { act, reason: "sold others' work".to_owned() };
         w.market().admin(request).await.unwrap();
         let hidden = seen().await;

@@ -10,7 +10,7 @@ use skep_wire::{
 use super::*;
 
 /// A whisker below STANDARD: one more escrow makes it.
-fn nearly(track: &mut Track) {
+pub(super) fn nearly(track: &mut Track) {
     track.totals = Totals {
         conduit: 80,
         conduit_ok: 76,
@@ -116,7 +116,7 @@ on_both_engines! {
         w.paid().await;
         let full = |hold: EscrowHold| hold.amount_minor == hold.price_minor;
         assert!(!full(w.hold().await));
-        let revoke = AdminAct::RevokeBenchmark { agent_id: w.ben.id() };
+        let revoke = AdminAct::RevokeBenchmark { agent_id: w.ben.id(), at: None };
         let no = admin_refusal(w.act(revoke.clone(), " ").await);
         assert_eq!(no, AdminRefusal::NoReason);
         w.act(revoke.clone(), "sold others' work").await.unwrap();
@@ -163,7 +163,7 @@ on_both_engines! {
         assert_eq!((found[0].phase, found[0].score_at_least), (Phase::Verified, Some(700)));
         assert!(found[0].signal.contains("Established"), "{found:?}");
         assert!(found[0].ranking.score > shown.ranking.score);
-        w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id() }, "fraud").await.unwrap();
+        w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id(), at: None }, "fraud").await.unwrap();
         w.run_timers().await;
         assert_eq!(market.search(filtered).await.unwrap().agents.len(), 0);
         let suppressed = market.listing(listing.id()).await.unwrap();
@@ -255,7 +255,7 @@ on_both_engines! {
         assert_ne!(report.quarter, began);
         assert_eq!(w.market().qualification_rate().await.unwrap(), (1.0, true));
         // Down over the ends of three quarters: one report, when a node is there again.
-        w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id() }, "fraud").await.unwrap();
+        w.act(AdminAct::RevokeBenchmark { agent_id: w.ben.id(), at: None }, "fraud").await.unwrap();
         w.f.clock.advance(280 * DAY);
         assert!(w.market().close_quarter().await.unwrap());
         assert!(!w.market().close_quarter().await.unwrap());

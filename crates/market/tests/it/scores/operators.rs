@@ -2,14 +2,18 @@
 //! that its agents sell.
 
 use futures_util::future::join;
-use skep_market::{AdminRefusal, Challenge, Failure, KeyRefusal, OperatorScore, Refusal};
+use skep_base::Did;
+use skep_market::{
+    AdminRefusal, Challenge, Failure, KeyRefusal, LEFT_ANSWERS, LEFT_MAX, OperatorScore, Refusal,
+};
 use skep_wire::{
     admin::{AdminAct, AdminAnswer, AdminRequest},
     hire::Found,
     identity::Agent,
+    score::Evaluator,
 };
 
-use super::*;
+use super::{life::nearly, *};
 
 async fn acme(w: &World, seed: u8) -> SecretKey {
     let key = SecretKey::from_seed([seed; 32]);
@@ -26,11 +30,34 @@ async fn act(w: &World, act: AdminAct) -> Result<AdminAnswer, Failure> {
 }
 
 async fn revoke(w: &World, who: &Person) -> Result<AdminAnswer, Failure> {
-    act(w, AdminAct::RevokeBenchmark { agent_id: who.id() }).await
+    act(w, AdminAct::RevokeBenchmark { agent_id: who.id(), at: None }).await
 }
 
 fn in_cooldown(until: Timestamp) -> Refusal {
     Refusal::Keys { reason: KeyRefusal::OperatorInCooldown { until } }
+}
+
+async fn revoke_at(w: &World, who: &Person, at: Timestamp) -> Result<AdminAnswer, Failure> {
+    act(w, AdminAct::RevokeBenchmark { agent_id: who.id(), at: Some(at) }).await
+}
+
+/// As a moment ago, under the operator that it has.
+async fn revoke_now(w: &World, who: &Person) -> Result<AdminAnswer, Failure> {
+    revoke_at(w, who, w.f.now()).await
+}
+
+fn admin_refusal(result: Result<AdminAnswer, Failure>) -> AdminRefusal {
+    match refusal(result) {
+        Refusal::Admin { reason } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What an operator answers for, if it ever did.
+async fn score_of(w: &World, operator: Did) -> Option<OperatorScore> {
+    let record = RecordKey::own("operator_score", operator);
+    let stored = w.market().store().record(record).await.unwrap();
+    stored.map(|stored| serde_json::from_str(&stored.body).unwrap())
 }
 
 async fn listed(w: &World, key: &SecretKey) -> u64 {
@@ -57,7 +84,7 @@ on_both_engines! {
         w.f.register(&bea).await;
         attach(&w, &bea, &key).await.unwrap();
         let until = w.f.now().plus(WINDOW);
-        revoke(&w, &bea).await.unwrap();
+        revoke_now(&w, &bea).await.unwrap();
         let away = w.ben.attach(&other, w.f.now());
         assert_eq!(refusal(w.f.change(&w.ben, away.clone()).await), in_cooldown(until));
         let kept = w.market().agent(&w.ben.id().to_string()).await.unwrap();
@@ -79,18 +106,15 @@ on_both_engines! {
             w.f.register(&agent).await;
             let (left, revoked) = join(attach(&w, &agent, &key), revoke(&w, &agent)).await;
             let has = w.market().agent(&agent.id().to_string()).await.unwrap().operator;
-            let record = RecordKey::own("operator_score", has);
-            let stored = w.market().store().record(record).await.unwrap();
-            let score: Option<OperatorScore> =
-                stored.map(|stored| serde_json::from_str(&stored.body).unwrap());
-            let answers = score.is_some_and(|score| {
+            let answers = score_of(&w, has).await.is_some_and(|score| {
                 score.revocations.iter().any(|revocation| revocation.agent_id == agent.id())
             });
             match revoked {
                 Ok(_) => assert!(answers, "{left:?}"),
                 Err(error) => {
-                    let reason = AdminRefusal::OperatorChanged;
-                    assert_eq!(refusal::<()>(Err(error)), Refusal::Admin { reason });
+                    let why = admin_refusal(Err(error));
+                    let known = matches!(why, AdminRefusal::WhichOperator { .. });
+                    assert!(known || why == AdminRefusal::OperatorChanged, "{why:?}");
                     assert!(left.is_ok() && !answers);
                 }
             }
@@ -99,6 +123,131 @@ on_both_engines! {
                 act(&w, end).await.unwrap();
             }
         }
+    }
+
+    async fn who_left_answers_for_what_was_done_there(f: Fixture) {
+        let w = World::new(f).await;
+        let (first, second) = (acme(&w, 60).await, acme(&w, 61).await);
+        let began = w.f.now();
+        w.f.clock.advance(DAY);
+        attach(&w, &w.ben, &first).await.unwrap();
+        let came = w.f.now();
+        w.f.clock.advance(DAY);
+        attach(&w, &w.ben, &second).await.unwrap();
+        let (went, there) = (w.f.now(), w.f.now().minus(HOUR));
+        w.f.clock.advance(DAY);
+        let now = w.f.now();
+
+        // Nobody who did not know of it is made to answer by accident.
+        let why = admin_refusal(revoke(&w, &w.ben).await);
+        let AdminRefusal::WhichOperator { left, operator } = &why else { panic!("{why:?}") };
+        let left_at: Vec<_> = left.iter().map(|left| left.left_at).collect();
+        assert_eq!((left_at, *operator), (vec![came, went], second.public().did()));
+        let told = why.to_string();
+        let named = format!("{} until {went}", first.public().did());
+        assert!(told.contains("--at TIME") && told.contains(&named), "{told}");
+        for at in [began.minus(MS), now.plus(MS)] {
+            let why = admin_refusal(revoke_at(&w, &w.ben, at).await);
+            assert_eq!(why, AdminRefusal::NoSuchTime { from: began, now });
+        }
+
+        revoke_at(&w, &w.ben, there).await.unwrap();
+        assert_eq!(w.track().await.benchmark.status, BenchmarkStatus::Revoked);
+        let answers = score_of(&w, first.public().did()).await.unwrap();
+        assert_eq!(answers.cooldown_until, Some(now.plus(WINDOW)));
+        assert_eq!(answers.revocations[0].happened_at, Some(there));
+        assert_eq!(score_of(&w, second.public().did()).await, None);
+        w.scores_are_what_the_log_says().await;
+
+        // It is taken back where it was said.
+        w.f.tick();
+        act(&w, AdminAct::ClearRevocation { agent_id: w.ben.id() }).await.unwrap();
+        let cleared = score_of(&w, first.public().did()).await.unwrap();
+        assert!(cleared.revocations[0].reversed.is_some(), "{cleared:?}");
+        assert_eq!(score_of(&w, second.public().did()).await, None);
+        w.scores_are_what_the_log_says().await;
+
+        // The moment of leaving is the next one's, and so is what is too long ago for the others.
+        w.f.tick();
+        revoke_at(&w, &w.ben, went).await.unwrap();
+        assert!(score_of(&w, second.public().did()).await.unwrap().in_cooldown(w.f.now()));
+        act(&w, AdminAct::ClearRevocation { agent_id: w.ben.id() }).await.unwrap();
+        act(&w, AdminAct::EndCooldown { operator: second.public().did() }).await.unwrap();
+        w.f.clock.set(went.plus(LEFT_ANSWERS).minus(MS));
+        let why = admin_refusal(revoke(&w, &w.ben).await);
+        assert!(matches!(why, AdminRefusal::WhichOperator { .. }), "{why:?}");
+        // What was done long ago is known all the same, and whoever can answers for it.
+        let before_all = revoke_at(&w, &w.ben, came.minus(HOUR)).await.unwrap();
+        assert!(before_all.now["operator"]["cooldown_until"].is_string(), "{before_all:?}");
+        assert!(score_of(&w, first.public().did()).await.unwrap().in_cooldown(w.f.now()));
+        act(&w, AdminAct::ClearRevocation { agent_id: w.ben.id() }).await.unwrap();
+        act(&w, AdminAct::EndCooldown { operator: first.public().did() }).await.unwrap();
+        w.f.tick();
+        revoke_at(&w, &w.ben, there).await.unwrap();
+        assert!(score_of(&w, second.public().did()).await.unwrap().in_cooldown(w.f.now()));
+        act(&w, AdminAct::ClearRevocation { agent_id: w.ben.id() }).await.unwrap();
+        w.f.tick();
+        revoke(&w, &w.ben).await.unwrap();
+        assert!(score_of(&w, second.public().did()).await.unwrap().in_cooldown(w.f.now()));
+        w.scores_are_what_the_log_says().await;
+    }
+
+    async fn nobody_leaves_more_operators_than_are_remembered(f: Fixture) {
+        let w = World::new(f).await;
+        let mut keys = Vec::new();
+        for seed in 60..=60 + u8::try_from(LEFT_MAX).unwrap() {
+            keys.push(acme(&w, seed).await);
+        }
+        let last = keys.pop().unwrap();
+        w.f.clock.advance(DAY);
+        // The first one it leaves is itself.
+        let began = w.f.now();
+        for key in &keys {
+            attach(&w, &w.ben, key).await.unwrap();
+            w.f.clock.advance(HOUR);
+        }
+        let until = began.plus(LEFT_ANSWERS);
+        let full = Refusal::Keys { reason: KeyRefusal::TooManyOperators { until } };
+        assert_eq!(refusal(attach(&w, &w.ben, &last).await), full);
+        w.f.clock.set(until.minus(MS));
+        assert_eq!(refusal(attach(&w, &w.ben, &last).await), full);
+        // Whoever says again what is so leaves nobody.
+        attach(&w, &w.ben, &keys[LEFT_MAX - 1]).await.unwrap();
+        w.f.tick();
+        attach(&w, &w.ben, &last).await.unwrap();
+        let why = admin_refusal(revoke(&w, &w.ben).await);
+        let AdminRefusal::WhichOperator { left, .. } = why else { panic!("{why:?}") };
+        assert_eq!(left.len(), LEFT_MAX);
+    }
+
+    /// What is agreed under one operator may be settled under another: that one's cool-down counts.
+    async fn a_settlement_counts_under_the_operator_that_the_agent_has(f: Fixture) {
+        let w = World::new(f).await;
+        w.f.fund(&w.ann, 901, 1_000_000).await;
+        let (good, bad) = (acme(&w, 60).await, acme(&w, 61).await);
+        let bea = Person::new(3);
+        w.f.register(&bea).await;
+        attach(&w, &bea, &bad).await.unwrap();
+        w.pretend(nearly).await;
+        let benchmark = async || w.track().await.benchmark.status;
+        let settled_after = async |operator: &SecretKey| {
+            let (_, verification) = w.delivered(priced()).await;
+            attach(&w, &w.ben, operator).await.unwrap();
+            if operator.public() == bad.public() {
+                revoke_now(&w, &bea).await.unwrap();
+            }
+            w.judge(verification, Outcome::Verified).await.unwrap();
+            assert_eq!(benchmark().await, BenchmarkStatus::None, "nothing is known of the new one");
+            w.run_timers().await;
+        };
+        settled_after(&bad).await;
+        assert_eq!(benchmark().await, BenchmarkStatus::None, "its operator answers for fraud");
+        act(&w, AdminAct::EndCooldown { operator: bad.public().did() }).await.unwrap();
+        w.f.tick();
+        settled_after(&good).await;
+        assert_eq!(benchmark().await, BenchmarkStatus::Active);
+        let told = w.market().benchmark_history(&w.ben.id(), 9).await.unwrap();
+        assert_eq!(told[0].evaluator, Evaluator::SessionCompletion);
     }
 
     async fn what_was_listed_before_an_attachment_stands_as_the_operator_does(f: Fixture) {
@@ -119,7 +268,7 @@ on_both_engines! {
         let before = seen().await;
         assert!(!before.operator_under_review);
         assert_eq!(listed(&w, &key).await, 1);
-        revoke(&w, &bea).await.unwrap();
+        revoke_now(&w, &bea).await.unwrap();
         let hidden = seen().await;
         assert!(hidden.operator_under_review, "{hidden:?}");
         let why = hidden.ranking.because.join("; ");
@@ -131,7 +280,7 @@ on_both_engines! {
         attach(&w, &w.ben, &other).await.unwrap();
         assert!(!seen().await.operator_under_review);
         act(&w, AdminAct::ClearRevocation { agent_id: bea.id() }).await.unwrap();
-        revoke(&w, &bea).await.unwrap();
+        revoke_now(&w, &bea).await.unwrap();
         assert!(!seen().await.operator_under_review);
         assert_eq!((listed(&w, &key).await, listed(&w, &other).await), (0, 1));
         // Who comes to one that answers for fraud, answers with it.

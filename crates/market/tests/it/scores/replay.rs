@@ -54,7 +54,7 @@ on_both_engines! {
         w.scores_are_what_the_log_says().await;
         w.f.tick();
         w.rule(AdminAct::ReviewAgent { agent_id }).await;
-        w.rule(AdminAct::RevokeBenchmark { agent_id }).await;
+        w.rule(AdminAct::RevokeBenchmark { agent_id, at: None }).await;
         w.rule(AdminAct::ClearRevocation { agent_id }).await;
         w.scores_are_what_the_log_says().await;
 

@@ -17,6 +17,7 @@ use skep_score::{
     publish::{self, Platform, Record},
     track::Around,
 };
+use skep_store::track_key;
 use skep_wire::{
     admin::{AdminAct, AdminRequest},
     score::{
@@ -164,6 +165,60 @@ async fn bring(market: &Market, who: &Person, export: &ImportRequest) -> Brought
     market.import_score(&who.signed(&body), export.clone()).await
 }
 
+impl World {
+    /// Track records of 220 agents, most of them with addresses before all others.
+    async fn fill_track_records(&self) {
+        let agents: Vec<AgentId> = (0..220)
+            .map(|n| {
+                let mut address = [if n < 210 { 0 } else { 0xff }; 20];
+                address[19] = n;
+                AgentId(address)
+            })
+            .collect();
+        let facts = agents.iter().map(|agent| WantedFacts::of(agent, Lock::Exclusive)).collect();
+        let load = Load { facts, ..Load::default() };
+        let keys: Vec<_> = agents.iter().map(track_key).collect();
+        let step = move |turn: &mut Turn| {
+            for key in &keys {
+                turn.put(key, &Track::default().into_stored())?;
+            }
+            Ok::<_, Bug>(Decision::Commit("null".to_owned()))
+        };
+        let call = Call { load, guards: vec![], step: Box::new(step) };
+        self.market().store().call(call).await.unwrap();
+    }
+}
+
+/// Gives the issuer's keys, and ends the agreement with it while it is asked.
+#[derive(Debug)]
+struct Dropper {
+    market: Market,
+    platform: &'static str,
+}
+
+impl Egress for Dropper {
+    fn post(&self, _: String, _: Vec<(String, String)>, _: Vec<u8>) -> Sending<'_, u16> {
+        let (code, detail) = ("unreachable".to_owned(), String::new());
+        Box::pin(async { Err(EgressFailure { code, detail }) })
+    }
+
+    fn get_here(&self, _: String, _: usize) -> Sending<'_, Vec<u8>> {
+        Box::pin(async {
+            drop_issuer(&self.market, self.platform).await.unwrap();
+            Ok(serde_json::to_vec(&keys()).unwrap())
+        })
+    }
+
+    fn get(&self, url: String, body_max: usize) -> Sending<'_, Vec<u8>> {
+        self.get_here(url, body_max)
+    }
+}
+
+async fn drop_issuer(market: &Market, platform: &str) -> Result<(), Failure> {
+    let act = AdminAct::DropIssuer { platform: platform.to_owned() };
+    market.admin(AdminRequest { act, reason: "a test".to_owned() }).await.map(drop)
+}
+
 async fn trust(market: &Market, issuer: TrustedIssuer) -> Result<(), Failure> {
     let act = AdminAct::TrustIssuer { issuer };
     market.admin(AdminRequest { act, reason: "a test".to_owned() }).await.map(drop)
@@ -201,6 +256,77 @@ on_both_engines! {
         let (taken, other) = if by_id.is_ok() { (by_id, by_key) } else { (by_key, by_id) };
         assert!(taken.unwrap().value.accepted);
         assert_eq!(word(other), ImportWord::Taken);
+        w.scores_are_what_the_log_says().await;
+    }
+
+    async fn what_was_brought_ends_with_the_trust(f: Fixture) {
+        let w = World::new(f).await;
+        let (ada, eve, record) = split(&w.f, 21).await;
+        let mut other = Elsewhere::of(&eve, w.f.now());
+        other.url = "https://two.example";
+        for of in [&record, &other] {
+            trust(w.market(), of.entry(Some(keys()))).await.unwrap();
+        }
+        let first = record.export(w.f.now());
+        bring(w.market(), &ada, &first).await.unwrap();
+        bring(w.market(), &eve, &other.export(w.f.now())).await.unwrap();
+        let lives = async |who: &Person| {
+            let (track, _) = w.market().track_record(&who.id()).await.unwrap();
+            track.live_import(w.f.now()).is_some()
+        };
+        // Another haircut is no distrust.
+        w.f.tick();
+        let changed = TrustedIssuer { probation_sessions: 30, ..record.entry(Some(keys())) };
+        trust(w.market(), changed).await.unwrap();
+        w.run_timers().await;
+        assert!(lives(&ada).await);
+        drop_issuer(w.market(), record.platform()).await.unwrap();
+        // Dropped is dropped, however soon it is trusted again; what is brought since is good.
+        w.f.tick();
+        trust(w.market(), record.entry(Some(keys()))).await.unwrap();
+        w.run_timers().await;
+        assert_eq!((lives(&ada).await, lives(&eve).await), (false, true));
+        assert_eq!(word(bring(w.market(), &ada, &first).await), ImportWord::Repeated);
+        w.f.tick();
+        drop_issuer(w.market(), record.platform()).await.unwrap();
+        w.f.tick();
+        trust(w.market(), record.entry(Some(keys()))).await.unwrap();
+        bring(w.market(), &ada, &record.export(w.f.now())).await.unwrap();
+        w.run_timers().await;
+        assert!(lives(&ada).await, "it was brought after the drop");
+        w.scores_are_what_the_log_says().await;
+        let ended = w.f.kinds().await.into_iter().filter(|kind| kind == "score.import_ended");
+        assert_eq!(ended.count(), 1);
+
+        // More agents than anybody looks at in one go, with addresses before and after these.
+        w.fill_track_records().await;
+        w.f.tick();
+        for of in [&record, &other] {
+            drop_issuer(w.market(), of.platform()).await.unwrap();
+        }
+        w.run_timers().await;
+        assert_eq!((lives(&ada).await, lives(&eve).await), (false, false));
+    }
+
+    async fn nothing_is_taken_from_who_is_dropped_meanwhile(f: Fixture) {
+        let mut w = World::new(f).await;
+        let (ada, _, record) = split(&w.f, 21).await;
+        // The keys are fetched after the agreement was read: it ends just then.
+        let plain = w.market().clone();
+        let host = Arc::new(Dropper { market: plain.clone(), platform: record.platform() });
+        w.f.market = plain.clone().with_egress(host);
+        trust(&plain, record.entry(None)).await.unwrap();
+        let export = record.export(w.f.now());
+        match refusal(bring(w.market(), &ada, &export).await) {
+            Refusal::Score { reason: ScoreRefusal::AgreementChanged { platform } } => {
+                assert_eq!(platform, record.platform())
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(w.market().track_record(&ada.id()).await.unwrap().0.imported, None);
+        // The export is as good as before.
+        trust(&plain, record.entry(Some(keys()))).await.unwrap();
+        assert!(bring(&plain, &ada, &export).await.unwrap().value.accepted);
         w.scores_are_what_the_log_says().await;
     }
 

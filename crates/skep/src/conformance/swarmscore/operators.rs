@@ -63,7 +63,13 @@ pub(super) async fn fraud_is_answered_for_by_the_operator(world: &World) -> Resu
     let (operator, listing) = (world.attach().await?, world.list().await?);
     let before = world.seen(listing, false).await?;
     let agent_id = world.newcomer.id();
-    world.home.act(AdminAct::RevokeBenchmark { agent_id }, "sold others' work").await?;
+    // Noa was an operator of its own until a moment ago: who answers has to be said.
+    let revoke = |at| AdminAct::RevokeBenchmark { agent_id, at };
+    let unsaid = world.home.act(revoke(None), "sold others' work").await;
+    ensure!(unsaid.is_err(), "somebody was made to answer without a word on when it happened");
+    // The node's clock is ahead of this one.
+    let just_now = world.ann.advance_clock(0).await?;
+    world.home.act(revoke(Some(just_now)), "sold others' work").await?;
     let hidden = world.seen(listing, true).await?;
     ensure!(hidden.ranking.score < before.ranking.score, "{:?}", hidden.ranking);
     let hold = world.hold(&world.ben).await?;

@@ -5,7 +5,7 @@ use super::*;
 
 /// Replaces the track record, if it is to be. Says what it was, and the number of the last fact.
 pub(super) async fn track(store: &Store, of: AgentId, lock: Lock, next: Option<&str>) -> String {
-    let load = Load { facts: vec![(of, lock)], ..Load::default() };
+    let load = Load { facts: vec![WantedFacts::of(&of, lock)], ..Load::default() };
     let next = next.map(str::to_owned);
     let step = move |turn: &mut Turn| {
         let was = turn.record::<String>(&key(of))?.unwrap_or_default();
@@ -119,7 +119,7 @@ async fn nodes_that_count_at_once_lose_nothing() {
     let writes = (0..60_u8).map(|n| async move {
         let store = if n % 2 == 0 { here } else { there };
         let of = agent(n % 4);
-        let load = Load { facts: vec![(of, Lock::Exclusive)], ..Load::default() };
+        let load = Load { facts: vec![WantedFacts::of(&of, Lock::Exclusive)], ..Load::default() };
         let step = move |turn: &mut Turn| {
             let last = turn.counted(&of)?.last.map_or(0, |last| last.n);
             // The record counts, too: both move together, or somebody has read what was over.
@@ -144,7 +144,7 @@ async fn nobody_counts_for_whom_it_does_not_hold() {
     let f = Fixture::postgres().await;
     let one = agent(1);
     for writes_record in [false, true] {
-        let load = Load { facts: vec![(one, Lock::None)], ..Load::default() };
+        let load = Load { facts: vec![WantedFacts::of(&one, Lock::None)], ..Load::default() };
         let step = move |turn: &mut Turn| {
             match writes_record {
                 true => turn.put(&key(one), &"x")?,

@@ -31,7 +31,7 @@ pub(super) async fn count_and_pay(
     });
     let mut load = Load {
         records: vec![(key(of), Lock::Exclusive)],
-        facts: vec![(of, Lock::Exclusive)],
+        facts: vec![WantedFacts::of(&of, Lock::Exclusive)],
         ..Load::default()
     };
     if let Some(order) = &order {
