@@ -315,7 +315,7 @@ impl Market {
         notify.sort_unstable();
         notify.dedup();
         let route = RouteKey::of(deal.id);
-        let body = DealEvent::of(deal, line);
+        let body = DealEvent::of(deal, line.beside(deal, &route, turn.now()));
         let event = turn.event(&route, kind, &body, &notify)?;
         let (mut records, mut unread) = (Vec::new(), Vec::new());
         for agent in &notify {

@@ -190,15 +190,14 @@ impl Market {
         &self,
         turn: &mut Turn,
         who: Scored<'_>,
-        change: Change,
+        mut change: Change,
     ) -> Result<ScoreLine, Stop> {
         if change.is_nothing() || !self.counts {
             return Ok(ScoreLine::default());
         }
         let (mut track, stored) = self.track_and_stored(turn, &who.agent)?;
         change.apply(&mut track);
-        let mut line = change.line(who.agent);
-        if let Some(fact) = &mut line.counted {
+        if let Some(fact) = &mut change.fact {
             // The log tells of what has run out before it tells of what is earned anew.
             let over = track.run_out(turn.now());
             tell_badges(turn, &who.agent, &over)?;
@@ -206,7 +205,7 @@ impl Market {
             turn.add_fact(fact::row(who.agent, n, fact, &track))?;
         }
         self.evaluate(turn, who, &mut track, Evaluator::SessionCompletion)?;
-        if let Some(visit) = &line.visit {
+        if let Some(visit) = &change.visit {
             let (key, now) = (breadth_key(&who.agent), turn.now());
             let mut breadth: Breadth = turn.record(&key)?.unwrap_or_default();
             breadth.add(visit, now);
@@ -215,7 +214,7 @@ impl Market {
             turn.put(&key, &breadth)?;
         }
         stored.put(turn, track)?;
-        Ok(line)
+        Ok(change.line(who.agent))
     }
 
     /// Looks at everything that follows from the numbers, and tells what has changed. Whoever asks

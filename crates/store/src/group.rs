@@ -201,7 +201,7 @@ impl Group {
                 turn.counted.insert(*agent, *counted);
             }
             if let Some(slot) = self.records.get(track) {
-                turn.records.insert(track.clone(), slot.now.clone());
+                turn.records.insert((**track).clone(), slot.now.clone());
             }
         }
         let mut wanted = call.load.accounts.clone();

@@ -3,7 +3,7 @@
 //!
 //! What happened in a window is the difference of two sums: no row is read twice and none expires.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use skep_base::{AgentId, Asset, Hash32, Timestamp};
 
@@ -28,14 +28,14 @@ pub struct WantedFacts {
     pub(crate) agent: AgentId,
     pub(crate) lock: Lock,
     /// What holds its facts where nothing else does.
-    pub(crate) wallet: AccountId,
-    pub(crate) track: RecordKey,
+    pub(crate) wallet: Arc<AccountId>,
+    pub(crate) track: Arc<RecordKey>,
 }
 
 impl WantedFacts {
     pub fn of(agent: &AgentId, lock: Lock) -> WantedFacts {
-        let wallet = AccountId::wallet(agent, Asset::USDC);
-        WantedFacts { agent: *agent, lock, wallet, track: track_key(agent) }
+        let wallet = Arc::new(AccountId::wallet(agent, Asset::USDC));
+        WantedFacts { agent: *agent, lock, wallet, track: Arc::new(track_key(agent)) }
     }
 
     pub(crate) fn is_held(&self) -> bool {

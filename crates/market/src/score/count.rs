@@ -11,6 +11,7 @@ use skep_settle::{
     deal::{Attempt, Closed, Method},
     escrow,
 };
+use skep_store::{Event, RouteKey};
 use skep_wire::{conduit::SessionBundle, hire::EscrowTerms};
 
 /// Hosts of one session that are noted: the event of its end stays short.
@@ -60,13 +61,77 @@ pub(crate) struct ScoreLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scored: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) counted: Option<Fact>,
+    pub(crate) counted: Option<Told>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dispute: Option<Turned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subsidy: Option<Fronted>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) visit: Option<Visit>,
+}
+
+/// A fact as an event tells of it: without what the event says anyway, since every settlement pays
+/// for each byte of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    dimension: Dimension,
+    /// Else it is the event's own route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    ok: bool,
+    released_cents: u64,
+    /// Else it is the deal's requester, if it is a deal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    counterparty: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proof: Option<Hash32>,
+    /// Else it is the event's own time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<Timestamp>,
+}
+
+impl From<Fact> for Told {
+    fn from(fact: Fact) -> Told {
+        let Fact { dimension, source, ok, released_cents, counterparty, proof, at } = fact;
+        let (source, at) = (Some(source), Some(at));
+        Told { dimension, source, ok, released_cents, counterparty, proof, at }
+    }
+}
+
+impl Told {
+    /// Whether it is for the event's deal to say who the counterparty was.
+    pub(super) fn is_of_deal(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// The whole fact, given what its event says.
+    pub(super) fn fact(self, event: &Event, requester: Option<AgentId>) -> Fact {
+        let Told { dimension, source, ok, released_cents, counterparty, proof, at } = self;
+        Fact {
+            dimension,
+            source: source.unwrap_or_else(|| event.route.as_str().to_owned()),
+            ok,
+            released_cents,
+            counterparty: counterparty.or(requester),
+            proof,
+            at: at.unwrap_or(event.at),
+        }
+    }
+}
+
+impl ScoreLine {
+    /// What of it a deal's event need not say.
+    pub(crate) fn beside(mut self, deal: &Deal, route: &RouteKey, now: Timestamp) -> ScoreLine {
+        let is_deals = |told: &&mut Told| {
+            let source = told.source.as_deref() == Some(route.as_str());
+            source && told.counterparty == Some(deal.requester)
+        };
+        if let Some(told) = self.counted.as_mut().filter(is_deals) {
+            (told.source, told.counterparty) = (None, None);
+            told.at = told.at.filter(|at| *at != now);
+        }
+        self
+    }
 }
 
 impl Change {
@@ -81,7 +146,7 @@ impl Change {
     /// The fact's time is settled when it is counted.
     pub(super) fn line(self, agent: AgentId) -> ScoreLine {
         let Change { fact, dispute, subsidy, visit } = self;
-        ScoreLine { scored: Some(agent), counted: fact, dispute, subsidy, visit }
+        ScoreLine { scored: Some(agent), counted: fact.map(Told::from), dispute, subsidy, visit }
     }
 
     /// All but the fact.

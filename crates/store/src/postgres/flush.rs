@@ -3,6 +3,9 @@
 //! Every statement is sent before the first answer comes. That is safe because whatever does not
 //! hit exactly the rows it means raises an error, and an error turns the commit behind it into a
 //! rollback.
+//!
+//! Columns are unnested side by side in a select list: there rows go on one by one, while `from`
+//! stores each column whole before it gives the first.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -26,11 +29,13 @@ use crate::{
 
 const INSERT_RECORDS: &str = "
     insert into records (route_key, kind, id, version, body, updated_at)
-    select *, $6 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[])";
+    select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
+           unnest($5::text[]), $6";
 const UPDATE_RECORDS: &str = "
     with hit as (
         update records r set version = w.version, body = w.body, updated_at = $6
-        from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $7::bigint[])
+        from (select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]),
+                     unnest($4::bigint[]), unnest($5::text[]), unnest($7::bigint[]))
             w (route_key, kind, id, version, body, old_version)
         where r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
           and r.version = w.old_version
@@ -39,19 +44,21 @@ const UPDATE_RECORDS: &str = "
 const CHANGE_TAG: &str = "update rarely_written set tag = uuid_send(gen_random_uuid())";
 const INSERT_NAMES: &str = "
     insert into names (kind, name, owner)
-    select * from unnest($1::text[], $2::text[], $3::text[])";
+    select unnest($1::text[]), unnest($2::text[]), unnest($3::text[])";
 const INSERT_ACCOUNTS: &str = "
     insert into accounts (account, purpose, asset, posted, held, debited, owed, debit_limit,
                           counted, version, opened_at)
-    select *, 1, $10 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[],
-                                 $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[])";
+    select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
+           unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]),
+           unnest($9::bytea[]), 1, $10";
 const UPDATE_ACCOUNTS: &str = "
     with hit as (
         update accounts a set posted = w.posted, held = w.held, debited = w.debited,
                               owed = w.owed, debit_limit = w.debit_limit, version = a.version + 1,
                               counted = coalesce(w.counted, a.counted)
-        from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-                    $6::bigint[], $7::bigint[], $8::bytea[])
+        from (select unnest($1::text[]), unnest($2::bigint[]), unnest($3::bigint[]),
+                     unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]),
+                     unnest($7::bigint[]), unnest($8::bytea[]))
             w (account, posted, held, debited, owed, debit_limit, old_version, counted)
         where a.account = w.account and a.version = w.old_version
         returning 1)
@@ -59,9 +66,9 @@ const UPDATE_ACCOUNTS: &str = "
 const INSERT_TRANSFERS: &str = "
     insert into transfers (route_key, id, kind, debit_account, credit_account, asset, amount,
                            held_change, pending_id, debt_id, budget_account, at)
-    select *, $12 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
-                              $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::text[],
-                              $11::text[])";
+    select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
+           unnest($5::text[]), unnest($6::text[]), unnest($7::bigint[]), unnest($8::bigint[]),
+           unnest($9::text[]), unnest($10::text[]), unnest($11::text[]), $12";
 const INSERT_DEBTS: &str = "
     insert into debts (debtor_account, id, creditor_account, amount, open, opened_at)
     select debtor, id, creditor, amount, amount, $5
@@ -82,21 +89,22 @@ static INSERT_EVENTS_AND_FACTS: LazyLock<String> = LazyLock::new(|| {
 const EVENT_COLUMNS: usize = 7;
 const INSERT_JOBS: &str = "
     insert into jobs (route_key, id, kind, destination, due_at, body)
-    select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])";
+    select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
+           unnest($5::bigint[]), unnest($6::text[])";
 const DELETE_JOBS: &str = "
-    delete from jobs j using unnest($1::text[], $2::text[]) w (route_key, id)
+    delete from jobs j using (select unnest($1::text[]), unnest($2::text[])) w (route_key, id)
     where j.route_key = w.route_key and j.id = w.id";
 const CLOSE_BREAKERS: &str = "delete from breakers where destination = any($1)";
 const DELETE_LISTED: &str = "
-    delete from lists l using unnest($1::text[], $2::text[]) w (list, member)
+    delete from lists l using (select unnest($1::text[]), unnest($2::text[])) w (list, member)
     where l.list = w.list and l.member = w.member";
 const INSERT_LISTED: &str = "
-    insert into lists (list, member, at) select *, $3 from unnest($1::text[], $2::text[])
+    insert into lists (list, member, at) select unnest($1::text[]), unnest($2::text[]), $3
     on conflict (list, member) do nothing";
 const INSERT_GUARDS: &str = "
     insert into guards (scope, key, fingerprint, refused, body, expires_at)
-    select * from unnest($1::text[], $2::text[], $3::bytea[], $4::bool[], $5::text[],
-                         $6::bigint[])";
+    select unnest($1::text[]), unnest($2::text[]), unnest($3::bytea[]), unnest($4::bool[]),
+           unnest($5::text[]), unnest($6::bigint[])";
 
 fn insert_events(beside: &str) -> String {
     format!(
@@ -104,8 +112,9 @@ fn insert_events(beside: &str) -> String {
             insert into events (route_key, id, version, kind, at, body, notify)
             select route_key, id, version, kind, at, body,
                    case notify when '' then '{{}}' else string_to_array(notify, ',') end
-            from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[],
-                        $6::text[], $7::text[])
+            from (select unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
+                         unnest($4::text[]), unnest($5::bigint[]), unnest($6::text[]),
+                         unnest($7::text[]))
                 w (route_key, id, version, kind, at, body, notify)
             returning route_key, id)
         insert into events_unnumbered (route_key, id) select route_key, id from added"

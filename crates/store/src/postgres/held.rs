@@ -4,7 +4,7 @@
 //! them. A settlement locks and writes that wallet anyway; whoever counts without money does it for
 //! this alone. So one row is the lock, the last fact and the word on what a lane still knows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use deadpool_postgres::Object;
 use skep_base::AgentId;
@@ -24,7 +24,8 @@ use crate::{
 };
 
 /// What is told to those who hold nothing.
-pub(super) const MARKS: &str = "select account, counted from accounts where account = any($1)";
+pub(super) const MARKS: &str =
+    "select account, counted from accounts where account = any($1) order by account";
 
 /// The tags that stood in the wallets that are locked.
 pub(super) type Held = BTreeMap<AgentId, Option<Tag>>;
@@ -40,7 +41,7 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     pub(super) fn of(facts: &'a BTreeMap<AgentId, WantedFacts>, known: &Tracks) -> Asked<'a> {
         let unknown = facts.values().filter(|w| !w.is_held() || !known.knows(&w.agent));
-        let (agents, tracks) = unknown.map(|wanted| (wanted.agent, &wanted.track)).unzip();
+        let (agents, tracks) = unknown.map(|wanted| (wanted.agent, &*wanted.track)).unzip();
         Asked { facts, agents, tracks }
     }
 
@@ -63,12 +64,10 @@ impl<'a> Asked<'a> {
         group: &mut Group,
     ) -> Result<Held, GroupError> {
         keep_all(&self.tracks, tracks, group);
-        let in_accounts = accounts.iter().map(|row| (row.get(0), row.get(7)));
-        let found = in_accounts.chain(marks.iter().map(|row| (row.get(0), row.get(1))));
-        let found: HashMap<&str, Option<&[u8]>> = found.collect();
         let (mut held, mut again) = (Held::new(), Vec::new());
         for (agent, facts) in self.facts {
-            let mark = found.get(facts.wallet.as_str()).copied().flatten();
+            let wallet = facts.wallet.as_str();
+            let mark = mark_in(accounts, 7, wallet).or_else(|| mark_in(marks, 1, wallet));
             let mark = mark.map(packed::read_mark).transpose();
             let (last, tag) =
                 mark.map_err(|e| GroupError::Refused(e.to_string()))?.unwrap_or_default();
@@ -81,9 +80,9 @@ impl<'a> Asked<'a> {
             if self.agents.binary_search(agent).is_ok() {
                 known.keep(*agent, stored(group, &facts.track));
             } else if let Some(record) = known.get(agent, tag.as_ref()) {
-                group.records.insert(facts.track.clone(), RecordSlot::of(record));
+                group.records.insert((*facts.track).clone(), RecordSlot::of(record));
             } else {
-                again.push((*agent, &facts.track));
+                again.push((*agent, &*facts.track));
             }
         }
         let (agents, keys): (Vec<AgentId>, Vec<&RecordKey>) = again.into_iter().unzip();
@@ -94,6 +93,12 @@ impl<'a> Asked<'a> {
         }
         Ok(held)
     }
+}
+
+/// What a wallet says, among wallets in order.
+fn mark_in<'a>(wallets: &'a [Row], column: usize, wallet: &str) -> Option<&'a [u8]> {
+    let place = wallets.binary_search_by(|row| row.get::<_, &str>(0).cmp(wallet)).ok()?;
+    wallets.get(place)?.get(column)
 }
 
 /// A record as the group has it.
@@ -142,7 +147,7 @@ impl<'a> Marks<'a> {
                 marks.tracks.push((agent, record));
             }
             let last = group.counted.get(&agent).and_then(|counted| counted.last);
-            marks.in_wallets.insert(wallet, packed::mark_bytes(last.as_ref(), tag.as_ref()));
+            marks.in_wallets.insert(&**wallet, packed::mark_bytes(last.as_ref(), tag.as_ref()));
         }
         Ok(marks)
     }

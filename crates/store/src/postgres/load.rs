@@ -31,34 +31,37 @@ pub(super) const NOW: &str = "
 
 const GUARDS: &str = "
     select g.scope, g.key, g.fingerprint, g.refused, g.body
-    from guards g join unnest($1::text[], $2::text[]) w (scope, key)
+    from guards g join (select unnest($1::text[]), unnest($2::text[])) w (scope, key)
         on g.scope = w.scope and g.key = w.key";
 const NAMES: &str = "
     select n.kind, n.name, n.owner
-    from names n join unnest($1::text[], $2::text[]) w (kind, name)
+    from names n join (select unnest($1::text[]), unnest($2::text[])) w (kind, name)
         on n.kind = w.kind and n.name = w.name";
 pub(super) const RECORDS: &str = "
     select r.route_key, r.kind, r.id, r.version, r.body
-    from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
+    from records r join (select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]))
+            w (route_key, kind, id)
         on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id";
 const RECORDS_SHARED: &str = "
     select r.route_key, r.kind, r.id, r.version, r.body
-    from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
+    from records r join (select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]))
+            w (route_key, kind, id)
         on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
     order by r.route_key, r.kind, r.id for share of r";
 const RECORDS_LOCKED: &str = "
     select r.route_key, r.kind, r.id, r.version, r.body
-    from records r join unnest($1::text[], $2::text[], $3::text[]) w (route_key, kind, id)
+    from records r join (select unnest($1::text[]), unnest($2::text[]), unnest($3::text[]))
+            w (route_key, kind, id)
         on r.route_key = w.route_key and r.kind = w.kind and r.id = w.id
     order by r.route_key, r.kind, r.id for update of r";
 pub(super) const TRANSFERS: &str = "
     select t.id, t.route_key, t.kind, t.debit_account, t.credit_account, t.amount, t.held_change,
            t.pending_id, t.debt_id, t.budget_account, t.at
-    from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
+    from transfers t join (select unnest($1::text[]), unnest($2::text[])) w (route_key, id)
         on t.route_key = w.route_key and t.id = w.id";
 pub(super) const RESOLUTIONS: &str = "
     select t.pending_id, t.id, t.kind, t.amount, t.route_key
-    from transfers t join unnest($1::text[], $2::text[]) w (route_key, id)
+    from transfers t join (select unnest($1::text[]), unnest($2::text[])) w (route_key, id)
         on t.route_key = w.route_key and t.pending_id = w.id";
 const ACCOUNTS_LOCKED: &str = "
     select account, posted, held, debited, owed, debit_limit, version, counted
@@ -304,10 +307,10 @@ impl Wanted {
             let with_row = call.load.accounts.iter().filter(|a| a.purpose().has_balance_row());
             accounts.extend(with_row.cloned());
         }
-        accounts.extend(facts.values().filter(|f| f.is_held()).map(|f| f.wallet.clone()));
+        accounts.extend(facts.values().filter(|f| f.is_held()).map(|f| (*f.wallet).clone()));
         // Track records of those whose facts are wanted come with these: they are read after the
         // wallets that hold them are locked.
-        let comes_along = |key: &RecordKey| facts.values().any(|wanted| wanted.track == *key);
+        let comes_along = |key: &RecordKey| facts.values().any(|wanted| *wanted.track == *key);
         records.retain(|key, _| key.kind != TRACK || !comes_along(key));
         let is_rare = |key: &RecordKey, lock| lock == Lock::None && key.is_rarely_written();
         let rare = records.extract_if(.., |key, lock| is_rare(key, *lock));

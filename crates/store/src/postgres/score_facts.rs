@@ -13,7 +13,6 @@ use super::{
     flush::{Param, column},
     known::{Bases, tag_of},
     lane::GroupError,
-    load::parsed,
 };
 use crate::{
     error::StoreError,
@@ -27,15 +26,18 @@ pub(super) const BASES: &str = "
     with told (now) as materialized (
         select coalesce($2::bigint, greatest($3::bigint, cast(
             extract(epoch from clock_timestamp()) * 1000 as bigint))))
-    select told.now, w.agent_id, f.*, o.*
-    from told cross join unnest($1::text[]) w (agent_id)
+    select told.now, w.agent, f.*, o.*
+    from told cross join unnest($1::bytea[]) w (agent)
     left join lateral (
-        select fact_number(w.agent_id, told.now - $4::bigint) as n) b on true
+        select fact_number(w.agent, told.now - $4::bigint) as n) b on true
     left join lateral (
-        select packed from score_facts x where x.agent_id = w.agent_id and x.n = b.n) f on true
+        select packed from score_facts x
+        where x.head = packed_number(w.agent, 1) and x.agent = w.agent and x.n = b.n) f on true
     left join lateral (
         select at as oldest_at
-        from score_facts x where x.agent_id = w.agent_id and x.n = b.n + 1) o on true";
+        from score_facts x
+        where x.head = packed_number(w.agent, 1) and x.agent = w.agent
+            and x.n = b.n + 1) o on true";
 /// An agent's record, its last fact and the last one before the window, from one snapshot.
 const RECORD_COUNTED: &str = "
     select r.version, r.body, l.*, f.*
@@ -43,17 +45,19 @@ const RECORD_COUNTED: &str = "
     left join records r on r.route_key = $1 and r.kind = $2 and r.id = $3
     left join lateral (
         select n, at, packed
-        from score_facts x where x.agent_id = $4 order by x.n desc limit 1) l on true
+        from score_facts x where x.head = packed_number($4, 1) and x.agent = $4
+        order by x.n desc limit 1) l on true
     left join lateral (
         select packed
-        from score_facts x where x.agent_id = $4 and x.n = fact_number($4, $5)) f on true";
+        from score_facts x where x.head = packed_number($4, 1) and x.agent = $4
+            and x.n = fact_number($4, $5)) f on true";
 /// Later than a time, or of that time with a higher number.
 const AFTER: &str = "
-    select n, at, packed from score_facts where agent_id = $1
+    select n, at, packed from score_facts where head = packed_number($1, 1) and agent = $1
         and n > (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n limit $5";
 const BEFORE: &str = "
-    select n, at, packed from score_facts where agent_id = $1
+    select n, at, packed from score_facts where head = packed_number($1, 1) and agent = $1
         and n <= (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n desc limit $5";
 
@@ -67,14 +71,14 @@ pub(super) async fn bases(
 ) -> Result<(Timestamp, BTreeMap<AgentId, ScoreTotals>), GroupError> {
     let failed = |e: tokio_postgres::Error| GroupError::before_commit(&e);
     let statement = client.prepare_cached(BASES).await.map_err(failed)?;
-    let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
+    let names: Vec<&[u8]> = agents.iter().map(bytes_of).collect();
     let (fixed, least) = (fixed.map(|at| at.as_ms()), least.as_ms());
     let params: [&(dyn ToSql + Sync); 4] = [&names, &fixed, &least, &window_ms(SCORE_WINDOW)];
     let rows = client.query(&statement, &params).await.map_err(failed)?;
     let now = rows.first().map(|row| Timestamp::from_ms(row.get(0)));
     let now = now.ok_or_else(|| GroupError::Refused("nobody was asked for".to_owned()))?;
     let found = rows.iter().map(|row| {
-        let (agent, before): (AgentId, Option<&[u8]>) = (parsed(row, 1)?, row.get(2));
+        let (agent, before): (AgentId, Option<&[u8]>) = (agent_in(row, 1)?, row.get(2));
         let base = before.map(packed::totals).transpose();
         let base = base.map_err(|e| GroupError::Refused(e.to_string()))?.unwrap_or_default();
         let oldest: Option<i64> = row.get(3);
@@ -82,6 +86,22 @@ pub(super) async fn bases(
         Ok((agent, base))
     });
     Ok((now, found.collect::<Result<_, GroupError>>()?))
+}
+
+/// Whose a fact is, as it stands there.
+fn bytes_of(agent: &AgentId) -> &[u8] {
+    &agent.0
+}
+
+/// What its key begins with, so that mostly one number is compared. Migration 10 makes the same.
+fn head_of(agent: &AgentId) -> i64 {
+    agent.0.first_chunk().map_or(0, |head| i64::from_be_bytes(*head))
+}
+
+fn agent_in(row: &Row, column: usize) -> Result<AgentId, GroupError> {
+    let bytes: &[u8] = row.get(column);
+    let bytes = bytes.try_into();
+    bytes.map(AgentId).map_err(|_| GroupError::Refused("an address has 20 bytes".to_owned()))
 }
 
 /// The last fact from a column on.
@@ -104,20 +124,21 @@ fn window_ms(window: Duration) -> i64 {
 
 /// A statement that adds facts; its parameters are [`columns`], the first of them with this number.
 pub(crate) fn insert_facts(first: usize) -> String {
-    let [n, at, packed] = [1, 2, 3].map(|next| first + next);
+    let [n, at, agent, packed] = [1, 2, 3, 4].map(|next| first + next);
     format!(
-        "insert into score_facts (agent_id, n, at, packed)
-         select * from unnest(${first}::text[], ${n}::bigint[], ${at}::bigint[],
-                              ${packed}::bytea[])"
+        "insert into score_facts (head, n, at, agent, packed)
+         select unnest(${first}::bigint[]), unnest(${n}::bigint[]), unnest(${at}::bigint[]),
+                unnest(${agent}::bytea[]), unnest(${packed}::bytea[])"
     )
 }
 
 /// What [`insert_facts`] takes.
 pub(crate) fn columns(facts: &[ScoreFact]) -> Vec<Param> {
     vec![
-        column(facts, |f| f.agent.to_string()),
+        column(facts, |f| head_of(&f.agent)),
         column(facts, |f| f.n),
         column(facts, |f| f.at.as_ms()),
+        column(facts, |f| f.agent.0.to_vec()),
         column(facts, packed::pack),
     ]
 }
@@ -135,7 +156,7 @@ impl Postgres {
         key: RecordKey,
         now: Timestamp,
     ) -> Result<(Option<StoredRecord>, Counted), StoreError> {
-        let (agent, since) = (agent.to_string(), now.minus(SCORE_WINDOW).as_ms());
+        let (agent, since) = (bytes_of(&agent), now.minus(SCORE_WINDOW).as_ms());
         let route = key.route.as_str();
         let rows = self.ask(RECORD_COUNTED, &[&route, &key.kind, &key.id, &agent, &since]).await?;
         let Some(row) = rows.first() else { return Ok((None, Counted::default())) };
@@ -170,7 +191,7 @@ impl Postgres {
         (at, n): (i64, i64),
         limit: usize,
     ) -> Result<Vec<ScoreFact>, StoreError> {
-        let (name, earlier) = (agent.to_string(), at.saturating_sub(1));
+        let (name, earlier) = (bytes_of(&agent), at.saturating_sub(1));
         let rows = self.ask(sql, &[&name, &at, &earlier, &n, &(limit as i64)]).await?;
         let fact = |row: &Row| {
             packed::unpack(agent, row.get(0), Timestamp::from_ms(row.get(1)), row.get(2))

@@ -35,7 +35,7 @@ pub(super) fn load(
             place.insert(kept_answer(conn, guard)?);
         }
     }
-    let tracks = call.load.facts.iter().map(|wanted| wanted.track.clone());
+    let tracks = call.load.facts.iter().map(|wanted| (*wanted.track).clone());
     for key in call.load.records.iter().map(|(key, _)| key.clone()).chain(tracks) {
         if let Entry::Vacant(place) = group.records.entry(key) {
             let stored = known.records.load(conn, place.key())?;

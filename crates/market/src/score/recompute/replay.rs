@@ -34,6 +34,12 @@ struct Brought {
     imported: Imported,
 }
 
+/// What a deal's event says that need not be said again.
+#[derive(Debug, Deserialize)]
+struct Deal {
+    requester: AgentId,
+}
+
 #[derive(Debug, Deserialize)]
 struct ImportOver {
     agent_id: AgentId,
@@ -169,7 +175,9 @@ impl Replay {
         if let Some(fronted) = line.subsidy {
             fronted.apply(track);
         }
-        if let Some(mut fact) = line.counted {
+        if let Some(told) = line.counted {
+            let deal: Option<Deal> = told.is_of_deal().then(|| read(event)).transpose()?;
+            let mut fact = told.fact(event, deal.map(|deal| deal.requester));
             track.count(&agent, &mut fact);
         }
         if let Some(visit) = &line.visit {

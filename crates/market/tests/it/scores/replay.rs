@@ -87,4 +87,27 @@ on_both_engines! {
             assert!(found.contains(named), "{named}: {found}");
         }
     }
+
+    /// What was settled is counted from what its event says anyway.
+    async fn an_event_says_of_a_fact_what_it_does_not_say_anyway(f: Fixture) {
+        let w = World::new(f).await;
+        w.f.fund(&w.ann, 901, 10_000_000).await;
+        let ids = [w.paid().await, w.paid().await];
+        w.scores_are_what_the_log_says().await;
+        let events = w.market().events(0, 1000).await.unwrap().items;
+        let facts = w.market().facts(&w.ben.id(), None, 9).await.unwrap();
+        for (id, fact) in ids.iter().zip(facts.iter().rev()) {
+            let of_deal = events.iter().filter(|event| event.route == id.to_string());
+            let bodies = of_deal.map(|event| serde_json::from_str(&event.body).unwrap());
+            let told: Vec<Value> =
+                bodies.filter_map(|body: Value| body.get("counted").cloned()).collect();
+            let proof = fact.proof.unwrap();
+            let short = json!({
+                "dimension": "ap2", "ok": true, "released_cents": 2, "proof": proof,
+            });
+            assert_eq!(told, [short]);
+            let (source, requester) = (id.to_string(), Some(w.ann.id()));
+            assert_eq!((&fact.source, fact.counterparty), (&source, requester));
+        }
+    }
 }

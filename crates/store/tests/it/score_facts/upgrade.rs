@@ -1,5 +1,5 @@
-//! A database from before migrations 8, which packs facts, and 9, which has wallets say how they
-//! stand.
+//! A database from before migrations 8, which packs facts, 9, which has wallets say how they stand,
+//! and 10, which names their agents in bytes.
 
 use std::{fs, path::Path};
 

@@ -1,0 +1,1 @@
+-- Only on PostgreSQL: here facts stand in the order in which they were counted.
