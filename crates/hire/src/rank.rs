@@ -98,7 +98,8 @@ impl Facts {
             because.push("new here, so that it is seen".to_owned());
         }
         if seller.under_review {
-            because.push("operator under review: its points count 0.7".to_owned());
+            because
+                .push(format!("operator under review: its points count 0.{UNDER_REVIEW_TENTHS}"));
         }
         let price = skep_base::Money::new(self.price, skep_base::Asset::USDC).to_decimal();
         because.push(format!("costs {price} USDC"));

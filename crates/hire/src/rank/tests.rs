@@ -54,3 +54,30 @@ fn what_is_known_of_the_seller_moves_it() {
     let told = with(8, 7, false, true).because(false).join("; ");
     assert!(told.contains("at least 700") && told.contains("under review"), "{told}");
 }
+
+#[test]
+fn an_operator_under_review_costs_three_tenths_of_the_points() {
+    let with = |confirmed, score_hundreds, under_review| {
+        let seller = Seller { score_hundreds, under_review, ..Seller::default() };
+        Facts { seller, ..facts(true, confirmed, i64::MAX) }
+    };
+    // What nothing is known of stands for the address; the rest of a score are the points.
+    let ground = facts(true, 0, i64::MAX).score();
+    let points = |facts: &Facts| (facts.score() - ground) >> PRICE_BITS;
+    for (confirmed, score_hundreds, before, after) in
+        [(0, 0, 0, 0), (1, 0, 20, 14), (8, 7, 220, 154), (u64::MAX, 10, 820, 574)]
+    {
+        let (clear, reviewed) =
+            (with(confirmed, score_hundreds, false), with(confirmed, score_hundreds, true));
+        assert_eq!((points(&clear), points(&reviewed)), (before, after));
+        assert_eq!(10 * points(&reviewed), 7 * points(&clear), "9.7 says 0.7");
+    }
+    let newcomer = |under_review| {
+        let seller = Seller { newcomer: true, under_review, ..Seller::default() };
+        points(&Facts { seller, ..facts(true, 0, i64::MAX) })
+    };
+    assert_eq!((newcomer(false), newcomer(true)), (30, 21));
+    let told = with(8, 7, true).because(false);
+    assert!(told.contains(&"operator under review: its points count 0.7".to_owned()), "{told:?}");
+    assert!(RANKED_BY.contains(", 0.7 of all that while the operator is under review"));
+}

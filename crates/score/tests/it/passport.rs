@@ -15,7 +15,7 @@ use skep_wire::{
     settle::Tier,
 };
 
-use crate::world::{DAY, World, agent, agent_key, time};
+use crate::world::{DAY, World, agent, agent_key, buyer, time};
 
 fn with_holder<T>(
     world: &World,
@@ -194,6 +194,129 @@ fn badges_hold_for_what_they_say() {
     let past = look(&world, |look| look.past());
     let ended = |kind: BadgeKind| past.iter().find(|b| b.badge_type == kind).unwrap().expired_at;
     assert_eq!(rolling.map(ended), [world.now; 3]);
+}
+
+/// The badges that are held, and since when.
+fn held(world: &World) -> Vec<(BadgeKind, Timestamp)> {
+    let shown = look(world, |look| look.shown(false));
+    shown.into_iter().map(|badge| (badge.badge_type, badge.earned_at)).collect()
+}
+
+/// Flawless work, three sessions for each settlement. Says after how many the badge was there.
+fn earn(world: &mut World, kind: BadgeKind, most: u64) -> Option<u64> {
+    while world.track.facts < most {
+        match world.track.facts % 4 {
+            3 => world.settlement(true, buyer((world.track.facts % 8) as u8)),
+            _ => world.session(true),
+        }
+        if held(world).contains(&(kind, world.now)) {
+            return Some(world.track.facts);
+        }
+    }
+    None
+}
+
+#[test]
+fn long_service_earns_its_badges_at_the_number_they_name() {
+    use BadgeKind::*;
+    let mut world = World::new(1);
+    for (kind, number) in [
+        (SessionMilestone10, 10),
+        (HighSuccess90, 20),
+        (HighSuccess95, 50),
+        (HighSuccess99, 100),
+        // 150 sessions, 50 settlements.
+        (BenchmarkElite, 200),
+        (SessionMilestone500, 500),
+    ] {
+        assert_eq!(earn(&mut world, kind, 600), Some(number), "{kind:?}");
+    }
+    let has = |world: &World, kind| held(world).iter().any(|(held, _)| *held == kind);
+    // 500 of 505 are 99 %, of 506 they are not; ELITE asks for 97.
+    for _ in 0..5 {
+        world.session(false);
+        assert!(has(&world, HighSuccess99));
+    }
+    world.session(false);
+    assert!(!has(&world, HighSuccess99) && has(&world, HighSuccess95));
+    let lost = |world: &World, kind| {
+        let past = look(world, |look| look.past());
+        past.iter().find(|past| past.badge_type == kind).map(|past| past.expired_at)
+    };
+    assert_eq!(lost(&world, HighSuccess99), Some(world.now));
+    while has(&world, BenchmarkElite) {
+        world.session(false);
+    }
+    // 500 of 516: the last that are not 97 %. STANDARD is held all the same.
+    assert_eq!((world.track.facts, world.track.held()), (516, BenchmarkTier::Standard));
+    assert_eq!(lost(&world, BenchmarkElite), Some(world.now));
+    assert!(has(&world, BenchmarkStandard));
+    // Whoever does nothing for years has still worked so often.
+    world.now = Timestamp::from_ms(world.now.as_ms() + 1000 * DAY);
+    assert!(has(&world, SessionMilestone500) && !has(&world, HighSuccess95));
+    world.session(false);
+    assert!(has(&world, SessionMilestone500) && lost(&world, SessionMilestone500).is_none());
+}
+
+#[test]
+fn a_badge_that_was_lost_is_earned_anew_and_ends_with_the_window() {
+    use BadgeKind::HighSuccess99;
+    let mut world = World::new(1);
+    earn(&mut world, HighSuccess99, 100).unwrap();
+    let first = world.now;
+    // 100 of 101 are still 99 %.
+    world.session(false);
+    assert!(held(&world).contains(&(HighSuccess99, first)));
+    world.session(false);
+    let lost = world.now;
+    for _ in 0..98 {
+        world.session(true);
+    }
+    assert!(held(&world).contains(&(HighSuccess99, world.now)), "198 of 200");
+    let ends = Timestamp::from_ms(world.now.as_ms() + 90 * DAY);
+    let shown = look(&world, |look| look.shown(false));
+    let badge = shown.iter().find(|badge| badge.badge_type == HighSuccess99).unwrap();
+    assert_eq!(badge.expires_at, Some(ends));
+    world.now = ends;
+    let past = look(&world, |look| look.past());
+    let past = past.iter().filter(|past| past.badge_type == HighSuccess99);
+    assert_eq!(past.map(|past| past.expired_at).collect::<Vec<_>>(), [ends, lost]);
+}
+
+#[test]
+fn a_review_is_shown_for_a_year_or_until_a_tier_is_taken_away() {
+    use BadgeKind::TrustedReview;
+    let later = |time: Timestamp, ms: i64| Timestamp::from_ms(time.as_ms() + ms);
+    let has = |world: &World| held(world).iter().any(|(kind, _)| *kind == TrustedReview);
+    let mut world = World::standard(1);
+    assert!(!has(&world));
+    world.track.review(world.now);
+    let reviewed_at = world.now;
+    world.session(true);
+    let since = world.now;
+    assert!(held(&world).contains(&(TrustedReview, since)));
+    let ends = later(reviewed_at, 365 * DAY);
+    world.now = later(ends, -1);
+    assert!(has(&world));
+    let shown = look(&world, |look| look.shown(false));
+    let badge = shown.iter().find(|badge| badge.badge_type == TrustedReview).unwrap();
+    assert_eq!(badge.expires_at, Some(ends));
+    world.now = ends;
+    assert!(!has(&world));
+    let past = look(&world, |look| look.past());
+    assert_eq!(
+        (past[0].badge_type, past[0].earned_at, past[0].expired_at),
+        (TrustedReview, since, ends)
+    );
+    // Work does not bring it back, another review does, and a demotion takes it.
+    world.session(true);
+    assert!(!has(&world));
+    world.track.review(world.now);
+    world.session(true);
+    assert!(held(&world).contains(&(TrustedReview, world.now)));
+    assert!(world.track.demote(Tier::Basic, world.now));
+    world.session(true);
+    assert!(!has(&world));
 }
 
 #[test]
