@@ -5,6 +5,8 @@
 
 #[path = "it/certificate.rs"]
 mod certificate;
+#[path = "it/changed_fields.rs"]
+mod changed_fields;
 #[path = "it/import.rs"]
 mod import;
 #[path = "it/passport.rs"]

@@ -41,7 +41,7 @@ fn a_publication_states_the_specification_s_third_vector() {
 }
 
 /// Every leaf of a document, as a JSON pointer.
-fn leaves(value: &Value, at: String, found: &mut Vec<String>) {
+pub fn leaves(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (name, value) in fields {
@@ -58,7 +58,7 @@ fn leaves(value: &Value, at: String, found: &mut Vec<String>) {
 }
 
 /// Something else of the same kind.
-fn changed(value: &Value) -> Value {
+pub fn changed(value: &Value) -> Value {
     match value {
         Value::Bool(yes) => json!(!yes),
         Value::Number(n) if n.is_u64() => json!(n.as_u64().unwrap() + 1),
@@ -77,6 +77,23 @@ fn changed(value: &Value) -> Value {
     }
 }
 
+/// What a changed field fails first when nobody signs it again.
+fn unsigned(world: &World, field: &str) -> &'static str {
+    let with_imports = world.imported.is_some();
+    match field {
+        "/issuer/signature" => "format",
+        "/issuer/kid" => "kid",
+        "/issuer/platform" => "platform_url",
+        "/issuer/platform_url" if !with_imports => "platform_url",
+        "/issuer/computed_at" => "computed_at",
+        // No words of the format: an agent without a benchmark says NONE and null there.
+        "/benchmark/status" | "/benchmark/tier" | "/score/tier" if with_imports => "format",
+        "/benchmark/continuous_since" | "/benchmark/first_earned_at" if with_imports => "format",
+        "/gates/atep_tier" | "/with_imports/tier" if with_imports => "format",
+        _ => "signature",
+    }
+}
+
 #[test]
 fn every_changed_field_is_found_out() {
     for (world, least) in [(World::standard(1), 60), (World::travelled(), 75)] {
@@ -91,7 +108,8 @@ fn every_changed_field_is_found_out() {
             let answer = checked(&world, &altered);
             assert!(!answer.verified && answer.level.is_none(), "{field}");
             let first = &answer.failed_checks[0];
-            assert_eq!(first.level, VerifyLevel::L1, "{field}");
+            let (level, check) = (first.level, &*first.check);
+            assert_eq!((level, check), (VerifyLevel::L1, unsigned(&world, field)), "{field}");
         }
     }
 }
