@@ -1,8 +1,18 @@
 //! Scores and passports over HTTP, of an agent that has done nothing yet.
 
 use serde_json::{Value, json};
-use skep_score::{publish::passport_id, vc};
-use skep_wire::score::{HEADER_SCORE, ImportRequest, KeyPurpose, VerifyLevel, VerifyRequest};
+use skep_base::{AgentId, Hash32};
+use skep_score::{Track, publish::passport_id, vc};
+use skep_store::{
+    Bug, Call, Decision, Load, Lock, RecordKey, RouteKey, ScoreFact, ScoreTotals, Turn, WantedFacts,
+};
+use skep_wire::{
+    score::{
+        HEADER_EFFECTIVE_MODIFIER, HEADER_MODIFIER, HEADER_SCORE, HEADER_TIER, ImportRequest,
+        KeyPurpose, VerifyLevel, VerifyRequest,
+    },
+    settle::Tier,
+};
 
 use crate::world::{Node, Request, config};
 
@@ -43,6 +53,66 @@ async fn a_newcomers_score_is_its_own() {
     assert_eq!(client.benchmark_history(&address.to_string(), Some(9)).await.unwrap(), []);
     let bobs = node.client(&bob).score(&address.to_string()).await.unwrap_err();
     assert_eq!(bobs.code(), "score_not_published");
+}
+
+/// Writes a track record as so many good settlements would have left it.
+async fn pretend(node: &Node, agent: AgentId, settlements: i64) {
+    let tier = if settlements < 10 { Tier::Unverified } else { Tier::Basic };
+    let key = RecordKey { route: RouteKey::of(agent), kind: "score", id: agent.to_string() };
+    let load = Load {
+        records: vec![(key.clone(), Lock::Exclusive)],
+        facts: vec![WantedFacts::of(&agent, Lock::Exclusive)],
+        ..Load::default()
+    };
+    let step = move |turn: &mut Turn| {
+        let track = Track { tier, ..Track::default() };
+        turn.put(&key, &track.into_stored())?;
+        turn.add_fact(ScoreFact {
+            agent,
+            at: turn.now(),
+            n: 1,
+            dimension: "ap2".to_owned(),
+            source: "made up".to_owned(),
+            ok: true,
+            released_cents: 0,
+            counterparty: None,
+            proof: None,
+            chain: Hash32::ZERO,
+            totals: ScoreTotals { ap2: settlements, ap2_ok: settlements, ..ScoreTotals::default() },
+        })?;
+        Ok::<_, Bug>(Decision::Commit("null".to_owned()))
+    };
+    let call = Call { load, guards: vec![], step: Box::new(step) };
+    node.market.store().call(call).await.unwrap();
+}
+
+#[tokio::test]
+async fn whatever_tells_of_an_agent_has_its_score_in_the_headers() {
+    let node = Node::start(config()).await;
+    let (ada, bob) = (node.register(1).await, node.register(2).await);
+    let (ada, bob) = (ada.wallet.address(), bob.wallet.address());
+    pretend(&node, ada, 10).await;
+    pretend(&node, bob, 9).await;
+    let names = [HEADER_SCORE, HEADER_TIER, HEADER_MODIFIER, HEADER_EFFECTIVE_MODIFIER];
+    for about in [
+        "/v1/agents/{}",
+        "/v1/agents/{}/receipts",
+        "/v1/agents/{}/listings",
+        "/v1/swarmscore/{}",
+        "/agents/{}/passport/public",
+    ] {
+        let told = async |agent: AgentId| {
+            let target = about.replace("{}", &agent.to_string());
+            let answer = node.send(&Request::get(&target)).await;
+            (answer.status, names.map(|name| answer.header(name).to_owned()))
+        };
+        // Ten of fifty settlements, all of them good: 120 points.
+        let (status, said) = told(ada).await;
+        let expected = ["120", "NONE", "0.904", "0.904"].map(str::to_owned);
+        assert_eq!((status, said), (200, expected), "{about}");
+        let (_, said) = told(bob).await;
+        assert_eq!(said, names.map(|_| String::new()), "{about}: nine are too few");
+    }
 }
 
 #[tokio::test]

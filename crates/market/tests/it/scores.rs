@@ -6,6 +6,8 @@ mod evidence;
 mod gate;
 #[path = "scores/life.rs"]
 mod life;
+#[path = "scores/newcomers.rs"]
+mod newcomers;
 #[path = "scores/operators.rs"]
 mod operators;
 #[path = "scores/replay.rs"]
@@ -73,22 +75,25 @@ impl World {
 
     /// Writes a track record as it could have become, with a last fact that says so.
     async fn pretend(&self, change: impl Fn(&mut Track) + Send + 'static) {
-        let ben = self.ben.id();
-        let key = RecordKey { route: RouteKey::of(ben), kind: "score", id: ben.to_string() };
+        self.pretend_of(self.ben.id(), change).await;
+    }
+
+    async fn pretend_of(&self, agent: AgentId, change: impl Fn(&mut Track) + Send + 'static) {
+        let key = RecordKey { route: RouteKey::of(agent), kind: "score", id: agent.to_string() };
         let load = Load {
             records: vec![(key.clone(), Lock::Exclusive)],
-            facts: vec![WantedFacts::of(&ben, Lock::Exclusive)],
+            facts: vec![WantedFacts::of(&agent, Lock::Exclusive)],
             ..Load::default()
         };
         let step = move |turn: &mut Turn| {
             let stored: Option<Track> = turn.record(&key)?;
-            let last = turn.counted(&ben)?.last;
+            let last = turn.counted(&agent)?.last;
             let mut track = Track::resume(stored.unwrap_or_default(), last.map(mark));
             let before = track.totals;
             change(&mut track);
             turn.put(&key, &track.clone().into_stored())?;
             if track.totals != before {
-                turn.add_fact(made_up(ben, turn.now(), track.facts + 1, track.totals))?;
+                turn.add_fact(made_up(agent, turn.now(), track.facts + 1, track.totals))?;
             }
             Ok::<_, Bug>(Decision::Commit("null".to_owned()))
         };

@@ -1,11 +1,12 @@
 //! Benchmarks over time: heartbeats, fraud, reviews, minimums, and what search makes of them.
 
-use skep_market::{AdminRefusal, Challenge, Failure, HISTORY_MAX, Refusal};
+use skep_market::{AdminRefusal, Challenge, Failure, HISTORY_MAX, Market, Refusal};
 use skep_wire::{
     admin::{AdminAct, AdminAnswer, AdminRequest},
     hire::Search,
-    score::{BenchmarkEventType, Evaluator, Phase},
+    score::{BenchmarkEventType, Evaluator, Level, Parameters, Phase, VerifyLevel, VerifyRequest},
 };
+use tokio::sync::watch;
 
 use super::*;
 
@@ -265,5 +266,89 @@ on_both_engines! {
         assert_eq!((&newest.quarter, newest.over_limit), (&report.quarter, false));
         assert_eq!(w.market().qualification_rate().await.unwrap(), (0.0, false));
         assert_eq!(told().await, 2);
+    }
+
+    /// Of many that are set at one time: none at a time that anybody could know.
+    async fn heartbeats_that_are_set_together_come_apart(f: Fixture) {
+        let w = World::new(f).await;
+        let agents: Vec<Person> = (40..52).map(Person::new).collect();
+        for agent in &agents {
+            w.f.register(agent).await;
+            w.pretend_of(agent.id(), |track| {
+                nearly(track);
+                track.totals.ap2 = 40;
+                track.totals.ap2_ok = 40;
+            })
+            .await;
+        }
+        let set_at = w.f.now();
+        for agent in &agents {
+            let review = AdminAct::ReviewAgent { agent_id: agent.id() };
+            w.act(review, "looked at").await.unwrap();
+        }
+        let looks = async || {
+            w.run_timers().await;
+            let mut looked = 0;
+            for agent in &agents {
+                let newest = w.market().benchmark_history(&agent.id(), 1).await.unwrap().remove(0);
+                looked += usize::from(newest.evaluator == Evaluator::Heartbeat);
+            }
+            looked
+        };
+        w.f.clock.set(set_at.plus(DAY - MS));
+        assert_eq!(looks().await, 0, "nobody is looked at within a day");
+        let mut hours_with_a_look = 0;
+        let mut before = 0;
+        for hour in 1..=24 {
+            w.f.clock.set(set_at.plus(DAY + hour * HOUR));
+            let looked = looks().await;
+            hours_with_a_look += usize::from(looked > before);
+            before = looked;
+        }
+        assert_eq!(before, agents.len(), "everybody is looked at within two days");
+        // Chance leaves it at three hours once in thirty million times.
+        assert!(hours_with_a_look > 3, "{hours_with_a_look}");
+    }
+
+    async fn scores_name_the_minimums_that_hold_on_every_node(f: Fixture) {
+        let w = World::new(f).await;
+        w.f.fund(&w.ann, 901, 1_000_000).await;
+        w.market().announce_score_keys().await.unwrap();
+        for _ in 0..10 {
+            w.paid().await;
+        }
+        let other = Market::new(w.market().store().clone(), log_key(), true);
+        let published = async |node: &Market| node.publication(&w.ben.id(), None).await.unwrap();
+        for node in [w.market(), &other] {
+            assert_eq!(published(node).await.parameters, Parameters::SPEC);
+        }
+        let harder = |level: Level| Level { score: level.score + 50, ..level };
+        let (standard, elite) = (harder(Parameters::SPEC.standard), harder(Parameters::SPEC.elite));
+        let act = AdminAct::SetParameters { standard, elite };
+        w.act(act, "too many qualify").await.unwrap();
+        // What was made a moment ago, with the minimums before, is not given out any more.
+        let said = published(w.market()).await;
+        let second = Parameters { version: 2, standard, elite };
+        assert_eq!((said.parameters, said.score.value, said.score_gap), (second, 120, 630));
+        let certificate = w.market().certificate(&w.ben.id(), None, 100).await.unwrap();
+        let publication = serde_json::to_value(&*said).unwrap();
+        assert_eq!(certificate.publication, publication);
+        let (stop, stopped) = watch::channel(false);
+        let working = tokio::spawn(other.clone().work(stopped));
+        let mut tries = 0;
+        while published(&other).await.parameters != second {
+            tries += 1;
+            assert!(tries < 200, "the other node has not followed");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        stop.send(true).unwrap();
+        working.await.unwrap();
+        for node in [w.market(), &other] {
+            let certificate = Some(certificate.clone());
+            let request = VerifyRequest { publication: publication.clone(), certificate };
+            let answer = node.verify_publication(request).await.unwrap();
+            assert_eq!(answer.failed_checks, []);
+            assert_eq!((answer.verified, answer.level), (true, Some(VerifyLevel::L3)));
+        }
     }
 }

@@ -10,7 +10,7 @@ use skep_wire::{
     admin::{AdminAct, AdminAnswer, AdminRequest},
     hire::Found,
     identity::Agent,
-    score::Evaluator,
+    score::{Evaluator, OperatorReview},
 };
 
 use super::{life::nearly, *};
@@ -287,5 +287,39 @@ on_both_engines! {
         w.f.tick();
         attach(&w, &w.ben, &key).await.unwrap();
         assert!(seen().await.operator_under_review);
+    }
+
+    /// Before there is a score that others see, this is where they learn of it.
+    async fn a_newcomer_says_that_its_operator_is_under_review(f: Fixture) {
+        let w = World::new(f).await;
+        let key = acme(&w, 60).await;
+        let bea = Person::new(3);
+        w.f.register(&bea).await;
+        for who in [&w.ben, &bea] {
+            attach(&w, who, &key).await.unwrap();
+        }
+        let review = async || {
+            assert_eq!(w.market().headline(&w.ben.id()).await.unwrap(), None);
+            w.market().agent(&w.ben.id().to_string()).await.unwrap().operator_review
+        };
+        assert_eq!(review().await, None);
+        let until = w.f.now().plus(WINDOW);
+        revoke_now(&w, &bea).await.unwrap();
+        let label = "Operator Under Review".to_owned();
+        let said = Some(OperatorReview { label, until });
+        assert_eq!(review().await, said);
+        w.f.clock.set(until.minus(MS));
+        assert_eq!(review().await, said);
+        w.f.clock.set(until);
+        assert_eq!(review().await, None);
+        // The same where an admin ends it, and by the DID as well.
+        act(&w, AdminAct::ClearRevocation { agent_id: bea.id() }).await.unwrap();
+        revoke_now(&w, &bea).await.unwrap();
+        let until = w.f.now().plus(WINDOW);
+        let did = w.market().agent(&w.ben.id().to_string()).await.unwrap().did;
+        let by_did = async || w.market().agent(&did.to_string()).await.unwrap().operator_review;
+        assert_eq!(by_did().await.map(|review| review.until), Some(until));
+        act(&w, AdminAct::EndCooldown { operator: key.public().did() }).await.unwrap();
+        assert_eq!((review().await, by_did().await), (None, None));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use skep_base::ed25519::PublicKey;
 use skep_market::{
-    AdminRefusal, Answered, Egress, EgressFailure, Failure, ImportWord, Market, Refusal,
+    AdminRefusal, Answered, Challenge, Egress, EgressFailure, Failure, ImportWord, Market, Refusal,
     ScoreRefusal, Sending,
 };
 use skep_score::{
@@ -21,7 +21,7 @@ use skep_store::track_key;
 use skep_wire::{
     admin::{AdminAct, AdminRequest},
     score::{
-        Dimension, Fraction, ImportAnswer, ImportRequest, IssuerKey, KeyPurpose, KeySet,
+        Dimension, Fraction, ImportAnswer, ImportRequest, IssuerKey, KeyPurpose, KeySet, Phase,
         TrustedIssuer, VerifyRequest,
     },
 };
@@ -347,6 +347,52 @@ on_both_engines! {
         assert_eq!(word(bring(market, &ada, &second).await), ImportWord::Taken);
         assert!(bring(market, &eve, &second).await.unwrap().value.accepted);
         w.scores_are_what_the_log_says().await;
+    }
+
+    /// 11.3: whoever is known elsewhere need not begin unseen; its points are its own all the same.
+    async fn what_was_brought_shows_a_newcomer_to_everybody(f: Fixture) {
+        let mut w = World::new(f).await;
+        w.f.market = w.market().clone().with_listing_challenge(Challenge::Off);
+        w.f.fund(&w.ann, 901, 1_000_000).await;
+        let record = Elsewhere::of(&w.ben, w.f.now());
+        trust(w.market(), record.entry(Some(keys()))).await.unwrap();
+        let settled = |ap2, ap2_ok| Totals { ap2, ap2_ok, ..Totals::default() };
+        w.pretend(move |track| track.totals = settled(9, 9)).await;
+        let listing = w.ben.lists(w.f.now(), "http://127.0.0.1:9", json!({}));
+        w.market().publish_listing(listing.clone()).await.unwrap();
+        let found = async || {
+            w.run_timers().await;
+            let found = w.market().listing(listing.id()).await.unwrap();
+            (found.phase, found.score_at_least, found.ranking.score)
+        };
+        let said = async || {
+            let score = w.market().score_view(&w.ben.id(), None).await.unwrap();
+            assert!(score.published);
+            let over = score.publication.with_imports.map(|with| with.probation.over);
+            (score.publication.signal, over)
+        };
+        let (phase, points, unseen) = found().await;
+        assert_eq!((phase, points), (Phase::Unverified, None), "nine deals are nobody's business");
+        let brought_at = w.f.now();
+        bring(w.market(), &w.ben, &record.export(brought_at)).await.unwrap();
+        // 20 points for the first hundred; half of sixty deals came along.
+        assert_eq!(found().await, (Phase::Verified, Some(100), unseen + (20 << 42)));
+        let ends = "sessions, imported ones included";
+        let signal = format!("Established agent — 100.0% success over 39 {ends}");
+        assert_eq!(said().await, (signal, Some(false)));
+
+        w.pretend(move |track| track.totals = settled(29, 23)).await;
+        w.paid().await;
+        assert_eq!(w.track().await.tier, Tier::Basic);
+        assert_eq!(found().await, (Phase::Verified, Some(200), unseen + (40 << 42)));
+        let signal = format!("Established agent — 90.0% success over 60 {ends}");
+        assert_eq!(said().await, (signal, Some(true)));
+
+        w.f.clock.set(brought_at.plus(WINDOW));
+        let alone = "Building track record — 30 sessions completed".to_owned();
+        assert_eq!(said().await, (alone, None));
+        w.f.clock.advance(2 * DAY);
+        assert_eq!(found().await.0, Phase::Basic);
     }
 
     async fn a_replaced_key_ends_and_what_it_signed_stays_good(f: Fixture) {
