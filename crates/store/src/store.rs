@@ -21,11 +21,8 @@ use crate::{
     score_fact::{Counted, ScoreFact},
     sqlite::{self, Sqlite, Synchronous},
     transfer::{DebtState, StoredTransfer, Transfer},
-    turn::{Bug, Call, Outcome, RecordKey, RouteKey, StoredRecord},
+    turn::{Call, Outcome, RecordKey, RouteKey, StoredRecord},
 };
-
-/// What agents are called lies between these two; so do the digests of payments.
-pub(crate) const AGENTS: (&str, &str) = ("0x", "0y");
 
 /// Told how far a long piece of work is: done, and of how many.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
@@ -354,7 +351,7 @@ impl Store {
     }
 
     /// The records of a kind that have their route to themselves, by route, after one of them.
-    /// It reads past all others: for audits.
+    /// It reads past all others: for audits and jobs.
     pub async fn records_of_kind(
         &self,
         kind: &'static str,
@@ -362,23 +359,6 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(String, StoredRecord)>, StoreError> {
         ask!(self, e => e.records_of_kind(kind, after.to_owned(), limit))
-    }
-
-    /// The records of a kind that agents have for themselves, by agent, after one of them. It reads
-    /// past what else lies there, so it is for jobs, and for nothing that somebody waits for.
-    pub async fn records_of_agents(
-        &self,
-        kind: &'static str,
-        after: Option<AgentId>,
-        limit: usize,
-    ) -> Result<Vec<(AgentId, StoredRecord)>, StoreError> {
-        let after = after.map_or(AGENTS.0.to_owned(), |after| after.to_string());
-        let found = ask!(self, e => e.records_of_agents(kind, after, limit))?;
-        let agent = |(id, record): (String, StoredRecord)| match id.parse() {
-            Ok(agent) => Ok((agent, record)),
-            Err(_) => Err(Bug(format!("{id} is no agent")).into()),
-        };
-        found.into_iter().map(agent).collect()
     }
 
     /// How many members a list has, and since when the oldest waits.

@@ -31,7 +31,7 @@ struct Distrust {
 #[serde(rename_all = "snake_case")]
 enum Whose {
     /// Of everybody after an earlier page's last one.
-    Everybody(Option<AgentId>),
+    Everybody(String),
     Agent(AgentId),
 }
 
@@ -45,7 +45,7 @@ struct ImportEnded<'a> {
 /// Has all imports from a platform end that was just dropped.
 pub(super) fn distrust(turn: &mut Turn, platform: &str) -> Result<(), Stop> {
     let (platform, dropped_at) = (platform.to_owned(), turn.now());
-    Distrust { platform, dropped_at, whose: Whose::Everybody(None) }.set(turn)
+    Distrust { platform, dropped_at, whose: Whose::Everybody(String::new()) }.set(turn)
 }
 
 impl Distrust {
@@ -72,16 +72,13 @@ impl Distrust {
             && (registry.find(&self.platform).is_none() || imported.imported_at <= self.dropped_at)
     }
 
-    /// Whether an agent may have something to lose. What cannot be read is nobody's import; audits
+    /// The agent, if it may have something to lose. What cannot be read is nobody's import; audits
     /// tell of it.
-    fn concerns(&self, (agent, stored): &(AgentId, StoredRecord)) -> bool {
-        match read_own::<Track>(stored.body.as_bytes()) {
-            Ok(track) => track.imported.is_some_and(|imported| imported.platform == self.platform),
-            Err(error) => {
-                tracing::error!(%error, %agent, "a track record is unreadable");
-                false
-            }
-        }
+    fn concerned(&self, id: &str, stored: &StoredRecord) -> Option<AgentId> {
+        let track = read_own::<Track>(stored.body.as_bytes())
+            .inspect_err(|error| tracing::error!(%error, id, "a track record is unreadable"));
+        let imported = track.ok()?.imported?;
+        id.parse().ok().filter(|_| imported.platform == self.platform)
     }
 }
 
@@ -93,7 +90,7 @@ impl Market {
             return Ok(());
         };
         let end = JobEnd { route: job.route, id: job.id };
-        match distrust.whose {
+        match distrust.whose.clone() {
             Whose::Everybody(after) => self.distrust_page(distrust, after, end).await,
             Whose::Agent(agent) => self.end_import(agent, distrust, end).await,
         }
@@ -102,14 +99,14 @@ impl Market {
     async fn distrust_page(
         &self,
         distrust: Distrust,
-        after: Option<AgentId>,
+        after: String,
         end: JobEnd,
     ) -> Result<(), Failure> {
-        let page = self.store.records_of_agents("score", after, PAGE).await?;
+        let page = self.store.records_of_kind("score", &after, PAGE).await?;
         let last = page.last().filter(|_| page.len() == PAGE);
-        let next = last.map(|(last, _)| Whose::Everybody(Some(*last)));
-        let concerned = page.iter().filter(|found| distrust.concerns(found));
-        let concerned = concerned.map(|(agent, _)| Whose::Agent(*agent));
+        let next = last.map(|(last, _)| Whose::Everybody(last.clone()));
+        let concerned = page.iter().filter_map(|(id, stored)| distrust.concerned(id, stored));
+        let concerned = concerned.map(Whose::Agent);
         let whose: Vec<Whose> = concerned.chain(next).collect();
         let looked = self.run(Load::default(), vec![], move |turn| {
             turn.end_job(end.clone());

@@ -18,7 +18,7 @@ use crate::{
     error::StoreError,
     event::LoggedEvent,
     list::Listed,
-    store::{AGENTS, Entry, Seen},
+    store::{Entry, Seen},
     transfer::{DebtState, StoredTransfer},
     turn::{Bug, RecordKey, RouteKey, StoredRecord},
 };
@@ -124,20 +124,6 @@ impl Postgres {
                    where route_key > $1 and kind = $2 and id = route_key
                    order by route_key limit $3";
         let rows = self.ask(sql, &[&after, &kind, &(limit as i64)]).await?;
-        let stored = |row: &Row| StoredRecord { version: row.get(1), body: row.get(2) };
-        Ok(rows.iter().map(|row| (row.get(0), stored(row))).collect())
-    }
-
-    pub(crate) async fn records_of_agents(
-        &self,
-        kind: &'static str,
-        after: String,
-        limit: usize,
-    ) -> Result<Vec<(String, StoredRecord)>, StoreError> {
-        let sql = "select id, version, body from records
-                   where route_key > $1 and route_key < $2 and kind = $3 and id = route_key
-                   order by route_key limit $4";
-        let rows = self.ask(sql, &[&after, &AGENTS.1, &kind, &(limit as i64)]).await?;
         let stored = |row: &Row| StoredRecord { version: row.get(1), body: row.get(2) };
         Ok(rows.iter().map(|row| (row.get(0), stored(row))).collect())
     }

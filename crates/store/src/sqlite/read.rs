@@ -18,7 +18,7 @@ use crate::{
     error::StoreError,
     event::{Event, LoggedEvent},
     list::Listed,
-    store::{AGENTS, Seen},
+    store::Seen,
     transfer::{DebtState, StoredTransfer},
     turn::{RecordKey, RouteKey, StoredRecord},
 };
@@ -52,26 +52,6 @@ impl Sqlite {
                  order by route_key limit ?3",
             )?
             .query_map((after, kind, limit as i64), |row| {
-                Ok((row.get(0)?, StoredRecord { version: row.get(1)?, body: row.get(2)? }))
-            })?
-            .collect()
-        })
-        .await
-    }
-
-    pub(crate) async fn records_of_agents(
-        self: &Arc<Self>,
-        kind: &'static str,
-        after: String,
-        limit: usize,
-    ) -> Result<Vec<(String, StoredRecord)>, StoreError> {
-        self.read(AUDIT_AGE_MAX, move |conn| {
-            conn.prepare_cached(
-                "select id, version, body from records
-                 where route_key > ?1 and route_key < ?2 and kind = ?3 and id = route_key
-                 order by route_key limit ?4",
-            )?
-            .query_map((after, AGENTS.1, kind, limit as i64), |row| {
                 Ok((row.get(0)?, StoredRecord { version: row.get(1)?, body: row.get(2)? }))
             })?
             .collect()
