@@ -31,12 +31,12 @@ macro_rules! migrations {
 pub(crate) const SQLITE: &[Migration] = migrations!(
     "sqlite": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire", 5 "0005_score",
     6 "0006_listing_numbers", 7 "0007_facts_in_order", 8 "0008_facts_packed",
-    9 "0009_counted_in_wallets", 10 "0010_facts_by_bytes"
+    9 "0009_counted_in_wallets", 10 "0010_facts_by_bytes", 11 "0011_facts_short"
 );
 pub(crate) const POSTGRES: &[Migration] = migrations!(
     "postgres": 1 "0001_foundation", 2 "0002_settle", 3 "0003_pages", 4 "0004_hire",
     5 "0005_score", 6 "0006_listing_numbers", 7 "0007_facts_in_order", 8 "0008_facts_packed",
-    9 "0009_counted_in_wallets", 10 "0010_facts_by_bytes"
+    9 "0009_counted_in_wallets", 10 "0010_facts_by_bytes", 11 "0011_facts_short"
 );
 
 /// What is still to be run, given the (number, fingerprint) pairs that were run. An unknown newer

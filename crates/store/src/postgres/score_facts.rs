@@ -32,11 +32,12 @@ pub(super) const BASES: &str = "
         select fact_number(w.agent, told.now - $4::bigint) as n) b on true
     left join lateral (
         select packed from score_facts x
-        where x.head = packed_number(w.agent, 1) and x.agent = w.agent and x.n = b.n) f on true
+        where x.head = packed_number(w.agent, 1) and fact_agent(x.packed) = w.agent
+            and x.n = b.n) f on true
     left join lateral (
-        select at as oldest_at
+        select fact_at(packed) as oldest_at
         from score_facts x
-        where x.head = packed_number(w.agent, 1) and x.agent = w.agent
+        where x.head = packed_number(w.agent, 1) and fact_agent(x.packed) = w.agent
             and x.n = b.n + 1) o on true";
 /// An agent's record, its last fact and the last one before the window, from one snapshot.
 const RECORD_COUNTED: &str = "
@@ -44,20 +45,20 @@ const RECORD_COUNTED: &str = "
     from (select 1) one
     left join records r on r.route_key = $1 and r.kind = $2 and r.id = $3
     left join lateral (
-        select n, at, packed
-        from score_facts x where x.head = packed_number($4, 1) and x.agent = $4
+        select n, packed
+        from score_facts x where x.head = packed_number($4, 1) and fact_agent(x.packed) = $4
         order by x.n desc limit 1) l on true
     left join lateral (
         select packed
-        from score_facts x where x.head = packed_number($4, 1) and x.agent = $4
+        from score_facts x where x.head = packed_number($4, 1) and fact_agent(x.packed) = $4
             and x.n = fact_number($4, $5)) f on true";
 /// Later than a time, or of that time with a higher number.
 const AFTER: &str = "
-    select n, at, packed from score_facts where head = packed_number($1, 1) and agent = $1
+    select n, packed from score_facts where head = packed_number($1, 1) and fact_agent(packed) = $1
         and n > (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n limit $5";
 const BEFORE: &str = "
-    select n, at, packed from score_facts where head = packed_number($1, 1) and agent = $1
+    select n, packed from score_facts where head = packed_number($1, 1) and fact_agent(packed) = $1
         and n <= (select least(fact_number($1, $2), greatest(fact_number($1, $3), $4::bigint)))
     order by n desc limit $5";
 
@@ -88,12 +89,12 @@ pub(super) async fn bases(
     Ok((now, found.collect::<Result<_, GroupError>>()?))
 }
 
-/// Whose a fact is, as it stands there.
+/// Whose a fact is, as its first bytes say.
 fn bytes_of(agent: &AgentId) -> &[u8] {
     &agent.0
 }
 
-/// What its key begins with, so that mostly one number is compared. Migration 10 makes the same.
+/// What its key begins with: numbers are compared quickly. Migration 10 makes the same.
 fn head_of(agent: &AgentId) -> i64 {
     agent.0.first_chunk().map_or(0, |head| i64::from_be_bytes(*head))
 }
@@ -107,13 +108,12 @@ fn agent_in(row: &Row, column: usize) -> Result<AgentId, GroupError> {
 /// The last fact from a column on.
 fn last_in(row: &Row, first: usize) -> Result<Option<ScoreMark>, StoreError> {
     let n: Option<i64> = row.get(first);
-    n.map(|n| packed::mark(n, Timestamp::from_ms(row.get(first + 1)), row.get(first + 2)))
-        .transpose()
+    n.map(|n| packed::mark(n, row.get(first + 1))).transpose()
 }
 
 /// The last fact from a column on, then the one whose sums are those before the window.
 fn counted_in(row: &Row, first: usize) -> Result<Counted, StoreError> {
-    let before: Option<&[u8]> = row.get(first + 3);
+    let before: Option<&[u8]> = row.get(first + 2);
     let base = before.map(packed::totals).transpose()?.unwrap_or_default();
     Ok(Counted { last: last_in(row, first)?, base })
 }
@@ -124,23 +124,16 @@ fn window_ms(window: Duration) -> i64 {
 
 /// A statement that adds facts; its parameters are [`columns`], the first of them with this number.
 pub(crate) fn insert_facts(first: usize) -> String {
-    let [n, at, agent, packed] = [1, 2, 3, 4].map(|next| first + next);
+    let [n, packed] = [1, 2].map(|next| first + next);
     format!(
-        "insert into score_facts (head, n, at, agent, packed)
-         select unnest(${first}::bigint[]), unnest(${n}::bigint[]), unnest(${at}::bigint[]),
-                unnest(${agent}::bytea[]), unnest(${packed}::bytea[])"
+        "insert into score_facts (head, n, packed)
+         select unnest(${first}::bigint[]), unnest(${n}::bigint[]), unnest(${packed}::bytea[])"
     )
 }
 
 /// What [`insert_facts`] takes.
 pub(crate) fn columns(facts: &[ScoreFact]) -> Vec<Param> {
-    vec![
-        column(facts, |f| head_of(&f.agent)),
-        column(facts, |f| f.n),
-        column(facts, |f| f.at.as_ms()),
-        column(facts, |f| f.agent.0.to_vec()),
-        column(facts, packed::pack),
-    ]
+    vec![column(facts, |f| head_of(&f.agent)), column(facts, |f| f.n), column(facts, packed::pack)]
 }
 
 /// What the wallet says of an agent with these facts and this track record, written once.
@@ -193,9 +186,6 @@ impl Postgres {
     ) -> Result<Vec<ScoreFact>, StoreError> {
         let (name, earlier) = (bytes_of(&agent), at.saturating_sub(1));
         let rows = self.ask(sql, &[&name, &at, &earlier, &n, &(limit as i64)]).await?;
-        let fact = |row: &Row| {
-            packed::unpack(agent, row.get(0), Timestamp::from_ms(row.get(1)), row.get(2))
-        };
-        rows.iter().map(fact).collect()
+        rows.iter().map(|row| packed::unpack(row.get(0), row.get(1))).collect()
     }
 }

@@ -52,6 +52,10 @@ async fn count(store: &Store, of: AgentId, n: i64) -> String {
     }
 }
 
+fn numbers(facts: &[ScoreFact]) -> Vec<i64> {
+    facts.iter().map(|fact| fact.n).collect()
+}
+
 fn key(of: AgentId) -> RecordKey {
     RecordKey { route: RouteKey::of(of), kind: "score", id: of.to_string() }
 }
@@ -102,6 +106,35 @@ on_both_engines! {
         f.audit_is_clean().await;
     }
 
+    /// An index may hold the beginning of an address only, and two can be made that begin alike.
+    async fn agents_whose_addresses_begin_alike_have_their_own_facts(f: Fixture) {
+        let one = agent(1);
+        let other = AgentId(std::array::from_fn(|place| if place < 19 { 1 } else { 2 }));
+        for n in 1..=5 {
+            for of in [one, other] {
+                assert_eq!(count(&f.store, of, n).await, "0");
+            }
+            f.clock.advance(MS);
+        }
+        count(&f.store, other, 6).await;
+        for (of, most) in [(one, 5), (other, 6)] {
+            let facts = f.store.score_facts(of, None, 99).await.unwrap();
+            assert!(facts.iter().all(|fact| fact.agent == of), "{facts:?}");
+            assert_eq!(numbers(&facts), (1..=most).collect::<Vec<_>>());
+            let (at, n) = (facts[2].at, facts[2].n);
+            let latest = f.store.score_facts_latest(of, Some((at, n)), 99).await.unwrap();
+            assert_eq!(numbers(&latest), [2, 1]);
+            let now = facts[2].at.plus(SCORE_WINDOW);
+            let (_, told) = f.store.counted(of, key(of), now).await.unwrap();
+            let last = facts.last().map(ScoreFact::mark);
+            assert_eq!(told, Counted { last, base: facts[2].totals });
+        }
+        f.clock.advance(SCORE_WINDOW);
+        assert_eq!(count(&f.store, one, 6).await, "5");
+        assert_eq!(count(&f.store, other, 7).await, "6", "all its own, and nothing else");
+        f.audit_is_clean().await;
+    }
+
     async fn turns_of_one_group_see_each_others_facts(f: Fixture) {
         let one = agent(1);
         let calls = (0..20).map(|_| {
@@ -125,8 +158,7 @@ on_both_engines! {
             outcome.unwrap();
         }
         let facts = f.store.score_facts(one, None, 99).await.unwrap();
-        let numbers: Vec<i64> = facts.iter().map(|fact| fact.n).collect();
-        assert_eq!(numbers, (1..=20).collect::<Vec<i64>>());
+        assert_eq!(numbers(&facts), (1..=20).collect::<Vec<i64>>());
         let now = Timestamp::from_ms(START_MS);
         let (record, _) = f.store.counted(one, key(one), now).await.unwrap();
         let record = record.unwrap();
@@ -142,27 +174,26 @@ on_both_engines! {
                 f.clock.advance(MS);
             }
         }
-        let numbers = |facts: Vec<ScoreFact>| facts.iter().map(|f| f.n).collect::<Vec<_>>();
         let first = f.store.score_facts(one, None, 2).await.unwrap();
         assert_eq!(first[1], fact(one, 2, Timestamp::from_ms(START_MS)));
         let place = (first[1].at, first[1].n);
-        assert_eq!(numbers(first), [1, 2]);
-        assert_eq!(numbers(f.store.score_facts(one, Some(place), 9).await.unwrap()), [3, 4, 5]);
+        assert_eq!(numbers(&first), [1, 2]);
+        assert_eq!(numbers(&f.store.score_facts(one, Some(place), 9).await.unwrap()), [3, 4, 5]);
         let last = f.store.score_facts_latest(one, None, 2).await.unwrap();
         let place = (last[1].at, last[1].n);
-        assert_eq!(numbers(last), [5, 4]);
+        assert_eq!(numbers(&last), [5, 4]);
         let rest = f.store.score_facts_latest(one, Some(place), 2).await.unwrap();
-        assert_eq!(numbers(rest), [3, 2]);
+        assert_eq!(numbers(&rest), [3, 2]);
         // Three of the first millisecond, two of the next: any time with any number is a place.
         for (ms, n) in (-1..3).flat_map(|ms| (0..7).map(move |n| (ms, n))) {
             let place = (Timestamp::from_ms(START_MS + ms), n);
             let is_of = |number: &i64| i64::from(*number > 3);
             let later = (1..=5).filter(|number| (is_of(number), *number) > (ms, n));
             let after = f.store.score_facts(one, Some(place), 9).await.unwrap();
-            assert_eq!(numbers(after), later.collect::<Vec<_>>(), "after {place:?}");
+            assert_eq!(numbers(&after), later.collect::<Vec<_>>(), "after {place:?}");
             let sooner = (1..=5).rev().filter(|number| (is_of(number), *number) < (ms, n));
             let before = f.store.score_facts_latest(one, Some(place), 9).await.unwrap();
-            assert_eq!(numbers(before), sooner.collect::<Vec<_>>(), "before {place:?}");
+            assert_eq!(numbers(&before), sooner.collect::<Vec<_>>(), "before {place:?}");
         }
     }
 
@@ -172,11 +203,11 @@ on_both_engines! {
         }
         f.audit_is_clean().await;
         let of = |n| format!("{} {n}", agent(1));
-        // What migration 8 packs: another last byte of the cents, and the other outcome.
+        // What migration 11 packs: another last byte of the cents, and the other outcome.
         let changes = match f.url.starts_with("sqlite:") {
             true => ["released_cents = 11", "ok = not ok"],
             false => {
-                ["packed = set_byte(packed, 8, 11)", "packed = set_byte(packed, 0, get_byte(packed, 0) # 2)"]
+                ["packed = set_byte(packed, 36, 11)", "packed = set_byte(packed, 28, get_byte(packed, 28) # 2)"]
             }
         };
         for (change, found) in [
@@ -190,6 +221,21 @@ on_both_engines! {
             assert!(report.problems.iter().any(|p| p.contains(&line)), "{change}\n{report:#?}");
         }
     }
+}
+
+/// No index refuses it: the wallet is the lock, and the audit sees what got round it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_that_stands_there_twice_is_found() {
+    let f = Fixture::postgres().await;
+    for n in 1..=3 {
+        count(&f.store, agent(1), n).await;
+    }
+    f.audit_is_clean().await;
+    let (pg, database) = (TempPostgres::shared(), f.url.rsplit('/').next().unwrap());
+    pg.psql(database, "insert into score_facts select * from score_facts where n = 2").unwrap();
+    let report = f.store.audit(Box::new(|_, _| {})).await.unwrap();
+    let line = format!("does not follow from the one before it: {} 2", agent(1));
+    assert!(report.problems.iter().any(|p| p.contains(&line)), "{report:#?}");
 }
 
 /// The number of the agent's last fact, as a turn is told it that could add one and does not.
@@ -227,8 +273,7 @@ async fn two_nodes_count_on_from_each_others_facts() {
     let mut all = 0;
     for n in 0..3 {
         let facts = f.store.score_facts(agent(n), None, 99).await.unwrap();
-        let numbers: Vec<i64> = facts.iter().map(|fact| fact.n).collect();
-        assert_eq!(numbers, (1..=facts.len() as i64).collect::<Vec<i64>>());
+        assert_eq!(numbers(&facts), (1..=facts.len() as i64).collect::<Vec<i64>>());
         all += facts.len();
     }
     assert_eq!(all, 50);
@@ -273,8 +318,7 @@ async fn a_fact_out_of_order_is_refused_alone() {
         assert_eq!(refused, [7, 13, 23].contains(&index), "{index}: {outcome:?}");
     }
     let facts = f.store.score_facts(one, None, 99).await.unwrap();
-    let numbers: Vec<i64> = facts.iter().map(|fact| fact.n).collect();
-    assert_eq!(numbers, (1..=27).collect::<Vec<i64>>());
+    assert_eq!(numbers(&facts), (1..=27).collect::<Vec<i64>>());
     f.audit_is_clean().await;
 }
 

@@ -1,5 +1,5 @@
-//! All that a fact says beside whose it is, its number and its time, in one value, and how an
-//! agent's facts stand, in another. Migrations 8 and 9 name the bytes.
+//! All that a fact says beside its number, in one value, and how an agent's facts stand, in
+//! another. Migrations 8, 9 and 11 name the bytes.
 
 use skep_base::{AgentId, Hash32, Timestamp};
 
@@ -14,8 +14,8 @@ const IS_OK: u8 = 2;
 const HAS_COUNTERPARTY: u8 = 4;
 const HAS_PROOF: u8 = 8;
 
-/// What every fact has: flags, cents, chain and sums.
-const LEAST_LEN: usize = 1 + 8 + 32 + 6 * 8;
+/// What every fact has: agent, time, flags, cents, chain and sums.
+const LEAST_LEN: usize = 20 + 8 + 1 + 8 + 32 + 6 * 8;
 
 pub(super) fn pack(fact: &ScoreFact) -> Vec<u8> {
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -24,6 +24,8 @@ pub(super) fn pack(fact: &ScoreFact) -> Vec<u8> {
         | flag(fact.counterparty.is_some(), HAS_COUNTERPARTY)
         | flag(fact.proof.is_some(), HAS_PROOF);
     let mut body = Vec::with_capacity(LEAST_LEN + 20 + 32 + fact.source.len());
+    body.extend(fact.agent.0);
+    body.extend(fact.at.as_ms().to_be_bytes());
     body.push(flags);
     body.extend(fact.released_cents.to_be_bytes());
     put_standing(&mut body, &fact.chain, &fact.totals);
@@ -75,8 +77,8 @@ pub(in super::super) fn read_mark(
 }
 
 /// How an agent's facts stood after this one.
-pub(super) fn mark(n: i64, at: Timestamp, body: &[u8]) -> Result<ScoreMark, StoreError> {
-    let Read { chain, totals, .. } = read(body)?;
+pub(super) fn mark(n: i64, body: &[u8]) -> Result<ScoreMark, StoreError> {
+    let Read { at, chain, totals, .. } = read(body)?;
     Ok(ScoreMark { at, n, chain, totals })
 }
 
@@ -84,13 +86,8 @@ pub(super) fn totals(body: &[u8]) -> Result<ScoreTotals, StoreError> {
     Ok(read(body)?.totals)
 }
 
-pub(super) fn unpack(
-    agent: AgentId,
-    n: i64,
-    at: Timestamp,
-    body: &[u8],
-) -> Result<ScoreFact, StoreError> {
-    let Read { flags, released_cents, chain, totals, rest } = read(body)?;
+pub(super) fn unpack(n: i64, body: &[u8]) -> Result<ScoreFact, StoreError> {
+    let Read { agent, at, flags, released_cents, chain, totals, rest } = read(body)?;
     let mut rest = Bytes(rest);
     let (counterparty, proof) = (flags & HAS_COUNTERPARTY != 0, flags & HAS_PROOF != 0);
     let counterparty = counterparty.then(|| rest.take().map(AgentId)).transpose()?;
@@ -113,6 +110,8 @@ pub(super) fn unpack(
 
 /// What every fact has.
 struct Read<'a> {
+    agent: AgentId,
+    at: Timestamp,
     flags: u8,
     released_cents: i64,
     chain: Hash32,
@@ -122,10 +121,11 @@ struct Read<'a> {
 
 fn read(body: &[u8]) -> Result<Read<'_>, StoreError> {
     let mut bytes = Bytes(body);
+    let (agent, at) = (AgentId(bytes.take()?), Timestamp::from_ms(bytes.number()?));
     let [flags] = bytes.take()?;
     let released_cents = bytes.number()?;
     let (chain, totals) = bytes.standing()?;
-    Ok(Read { flags, released_cents, chain, totals, rest: bytes.0 })
+    Ok(Read { agent, at, flags, released_cents, chain, totals, rest: bytes.0 })
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -188,13 +188,13 @@ mod tests {
                 },
             };
             let body = pack(&fact);
-            assert_eq!(unpack(agent, 3, at, &body).unwrap(), fact);
-            assert_eq!(mark(3, at, &body).unwrap(), fact.mark());
+            assert_eq!(unpack(3, &body).unwrap(), fact);
+            assert_eq!(mark(3, &body).unwrap(), fact.mark());
             let least = body.len() - "süd".len();
             for cut in 0..least {
-                assert!(unpack(agent, 3, at, &body[..cut]).is_err(), "{cut} of {least}");
+                assert!(unpack(3, &body[..cut]).is_err(), "{cut} of {least}");
             }
-            assert!(unpack(agent, 3, at, &body[..least + 2]).is_err(), "half a letter");
+            assert!(unpack(3, &body[..least + 2]).is_err(), "half a letter");
             for (last, tag) in [(Some(fact.mark()), Some([n; TAG_LEN])), (Some(fact.mark()), None)]
             {
                 let bytes = mark_bytes(last.as_ref(), tag.as_ref());

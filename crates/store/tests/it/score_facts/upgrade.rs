@@ -1,5 +1,5 @@
 //! A database from before migrations 8, which packs facts, 9, which has wallets say how they stand,
-//! and 10, which names their agents in bytes.
+//! and 10 and 11, which name their agents in bytes and pack all but numbers.
 
 use std::{fs, path::Path};
 

@@ -1,0 +1,1 @@
+-- Only on PostgreSQL: here facts have their columns, and stand in the order of counting.
